@@ -1,0 +1,1 @@
+"""Masks, attention, head fusion and transformer blocks in plain PyTorch."""
