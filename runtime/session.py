@@ -160,9 +160,7 @@ def _load(model: str | os.PathLike[str] | bytes, **arguments: Any) -> ort.Infere
     if not isinstance(model, bytes):
         path = Path(model)
         if not path.is_file():
-            raise ModelError(
-                f"{what} is {'a folder' if path.is_dir() else 'no file'}; give the path of an ONNX file"
-            )
+            raise ModelError(f"{what} is {'a folder' if path.is_dir() else 'no file'}; give the path of an ONNX file")
         model = what
     try:
         return ort.InferenceSession(model, **arguments)
@@ -178,9 +176,7 @@ def _to_numpy(name: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     if not _is_torch(value):
-        raise InputError(
-            f"input {name!r} is of type {type(value).__name__}; give a numpy array or a torch tensor"
-        )
+        raise InputError(f"input {name!r} is of type {type(value).__name__}; give a numpy array or a torch tensor")
     try:
         array: np.ndarray = value.detach().cpu().numpy()
     except TypeError as error:

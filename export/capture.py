@@ -1,0 +1,100 @@
+"""The call of PyTorch's exporter: named inputs in, an ONNX graph with the same names out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import nn
+from torch.export.graph_signature import ConstantArgument
+from torch.utils import _pytree as pytree
+
+from .errors import ExportError
+from .example_inputs import check_dynamic_shapes, name_inputs
+from .failures import explain
+from .module_state import evaluation, forward_of, no_fast_path
+from .quiet import collected
+
+
+def capture(
+    module: nn.Module,
+    example_inputs: Mapping[str, Any] | Sequence[Any],
+    dynamic_shapes: Mapping[str, Mapping[int, str]],
+    opset_version: int | None,
+    output_names: Sequence[str] | None,
+) -> tuple[ir.Model, tuple[str, ...]]:
+    """Trace a module; return the model and the messages of the libraries. Parameters are :func:`export`'s."""
+    inputs = name_inputs(module.forward, example_inputs)
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    constants = {name: value for name, value in inputs.items() if name not in tensors}
+    check_dynamic_shapes(tensors, dynamic_shapes)
+    shapes = {name: dict(dynamic_shapes.get(name, {})) for name in tensors}
+    with (
+        collected() as messages,
+        evaluation(module),
+        no_fast_path(),
+        forward_of(module, list(tensors), constants),
+    ):
+        try:
+            program = torch.onnx.export(
+                module,
+                tuple(tensors.values()),
+                dynamic_shapes=shapes,
+                opset_version=opset_version,
+                dynamo=True,
+                verbose=False,
+            )
+        except Exception as error:
+            raise ExportError(explain(module, error)) from error
+    assert program is not None
+    assert program.exported_program is not None
+    graph = program.model.graph
+    if output_names is not None and len(output_names) != len(graph.outputs):
+        raise ExportError(f"the module has {len(graph.outputs)} outputs, output_names gives {len(output_names)}")
+    _rename(graph, graph.inputs, list(tensors))
+    _rename(graph, graph.outputs, output_names or _output_names(program.exported_program))
+    _check_axes(graph, shapes)
+    return program.model, tuple(dict.fromkeys(messages))
+
+
+def _output_names(program: torch.export.ExportedProgram) -> list[str]:
+    """Name the outputs by the keys and indices that lead to them in what the module returns."""
+    spec = program.call_spec.out_spec
+    assert spec is not None
+    leaves = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
+    specs = program.graph_signature.output_specs
+    paths = [
+        path for (path, _), output in zip(leaves, specs, strict=True) if not isinstance(output.arg, ConstantArgument)
+    ]
+    return ["_".join(["output"] * (not _is_named(path)) + [_step(step) for step in path]) for path in paths]
+
+
+def _is_named(path: pytree.KeyPath) -> bool:
+    return bool(path) and not isinstance(path[0], pytree.SequenceKey)
+
+
+def _step(key: Any) -> str:
+    return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+
+
+def _rename(graph: ir.Graph, values: Sequence[ir.Value], names: Sequence[str]) -> None:
+    inner = chain.from_iterable(node.outputs for node in graph)
+    taken = {value.name: value for value in chain(graph.inputs, graph.initializers.values(), inner)}
+    for value, name in zip(values, names, strict=True):
+        other = taken.get(name)
+        if other is not None and other is not value:
+            other.name = f"{name}_value"
+        value.name = name
+
+
+def _check_axes(graph: ir.Graph, shapes: Mapping[str, Mapping[int, str]]) -> None:
+    for value in graph.inputs:
+        assert value.shape is not None
+        for axis, dim in shapes[str(value.name)].items():
+            if isinstance(value.shape[axis], int):
+                raise ExportError(
+                    f"{dim!r} (axis {axis} of {value.name!r}) was fixed at {value.shape[axis]} by the module"
+                )
