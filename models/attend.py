@@ -52,8 +52,8 @@ class Attend(NamedTuple):
         """
         if mask.dtype != torch.bool:
             raise TypeError(
-                f"attend is bool, True means attend; got {mask.dtype} of shape {list(mask.shape)}. Turn an additive "
-                "mask into one with `mask == 0`"
+                f"attend is bool, True means attend; got {mask.dtype} of shape {list(mask.shape)}. Convert it with "
+                "attend_from_additive or attend_from_masked"
             )
         has_key = mask.any(-1, keepdim=True) if empty_rows else None
         if mask.shape[-2:] != (q_len, k_len):
@@ -184,7 +184,9 @@ def scaled_dot_product_attention(
         If `attend` is not bool.
     """
     heads, kv_heads = query_BHSD.shape[1], key_BGTD.shape[1]
-    if heads % kv_heads:
+    # torch.export compares symbols, and torch's attention takes no SymBool.
+    grouped = bool(heads != kv_heads)
+    if grouped and heads % kv_heads:
         raise ValueError(f"{heads} query heads can't share {kv_heads} key/value heads: give a divisor of {heads}")
     if isinstance(attend, Tensor):
         attend = Attend.of(attend, query_BHSD.shape[-2], key_BGTD.shape[-2], empty_rows=empty_rows)
@@ -192,13 +194,15 @@ def scaled_dot_product_attention(
 
     if not need_weights and not softcap:
         output = F.scaled_dot_product_attention(
-            query_BHSD, key_BGTD, value_BGTV, mask, dropout_p, scale=scale, enable_gqa=heads != kv_heads
+            query_BHSD, key_BGTD, value_BGTV, mask, dropout_p, scale=scale, enable_gqa=grouped
         )
         return (output if has_key is None else torch.where(has_key, output, 0.0)), None
 
     # Fused kernels keep half scores in float32, so this does, too: 200 * 200 * 64 is infinite in float16.
     wide = torch.promote_types(query_BHSD.dtype, torch.float32)
-    key_BHTD, value_BHTV = (x.repeat_interleave(heads // kv_heads, 1) for x in (key_BGTD, value_BGTV))
+    key_BHTD, value_BHTV = key_BGTD, value_BGTV
+    if grouped:
+        key_BHTD, value_BHTV = (x.repeat_interleave(heads // kv_heads, 1) for x in (key_BGTD, value_BGTV))
     scores = query_BHSD.to(wide) @ key_BHTD.to(wide).mT
     scores = scores * (query_BHSD.shape[-1] ** -0.5 if scale is None else scale)
     if softcap:
