@@ -1,1 +1,1 @@
-"""What a person or a CI job runs: the command line, comparison with PyTorch, and the demonstration."""
+"""What a person or a CI job runs: the command line, the comparison with PyTorch, the demonstration."""
