@@ -59,8 +59,9 @@ def biased(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kdim", [None, 10])
 def test_from_torch_cross_attention(x: Tensor, bias: bool, kdim: int | None) -> None:
-    theirs = biased(nn.MultiheadAttention(E, H, bias=bias, kdim=kdim, vdim=kdim and 6, batch_first=True))
-    key, value = torch.randn(B, T, kdim or E), torch.randn(B, T, kdim and 6 or E)
+    vdim = None if kdim is None else 6
+    theirs = biased(nn.MultiheadAttention(E, H, bias=bias, kdim=kdim, vdim=vdim, batch_first=True))
+    key, value = torch.randn(B, T, kdim or E), torch.randn(B, T, vdim or E)
     padded = torch.rand(B, T) < 0.4
     expected, weights = theirs(x, key, value, key_padding_mask=padded, average_attn_weights=False)
     ours = MaskedMultiHeadAttention.from_torch(theirs, mask=KeyPadding("valid"))
@@ -160,6 +161,11 @@ def test_a_ready_mask_gives_what_the_expression_gives(x: Tensor) -> None:
     module = MaskedMultiHeadAttention(E, H, mask=Window(2, 1) & QueryPadding("m"))
     dense = module.mask.dense(S, S, m=pattern("holes"))
     torch.testing.assert_close(module(x, attend=dense), module(x, m=pattern("holes")))
+
+
+def test_a_full_mask_needs_no_tensors(x: Tensor) -> None:
+    module = MaskedMultiHeadAttention(E, H, mask=Causal() | ~Causal())
+    torch.testing.assert_close(module(x), module(x, attend=Full().dense(S, S, device="cpu")))
 
 
 # Options.
@@ -315,6 +321,7 @@ def test_a_cached_cross_attention_cannot_place_its_queries(x: Tensor) -> None:
 
 # ONNX Runtime.
 
+AXES = {0: "batch", 1: "seq"}
 MODULES = {
     "grouped, second attention": lambda: MaskedMultiHeadAttention(
         E, H, num_kv_heads=2, mask=PADDED, fusion="self_attention"
@@ -335,8 +342,7 @@ def exported(request: pytest.FixtureRequest):
     torch.manual_seed(0)
     module = MODULES[name]().eval()
     example = {"query": torch.randn(2, 5, E), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
-    axes = {0: "batch", 1: "seq"}
-    model = export(module, example, dynamic_shapes=dict.fromkeys(example, axes), opset_version=opset)
+    model = export(module, example, dynamic_shapes=dict.fromkeys(example, AXES), opset_version=opset)
     return module, ort.InferenceSession(model.serialize(), providers=["CPUExecutionProvider"])
 
 
@@ -357,15 +363,10 @@ def test_a_half_module_is_finite_in_onnx_runtime(x: Tensor) -> None:
     module = MaskedMultiHeadAttention(E, H, mask=PADDED, fusion=SelfAttentionFusion(E, H, 6)).half().eval()
     x = x.half()
     example = {"query": x[:2], "attention_mask": pattern("ones")[:2]}
-    model = export(module, example, dynamic_shapes=dict.fromkeys(example, {0: "batch", 1: "seq"}), opset_version=18)
+    model = export(module, example, dynamic_shapes=dict.fromkeys(example, AXES), opset_version=18)
     session = ort.InferenceSession(model.serialize(), providers=["CPUExecutionProvider"])
     for name in PATTERNS:
         (output,) = session.run(None, {"query": x.numpy(), "attention_mask": pattern(name).numpy()})
         with torch.no_grad():
             expected = module(x, attention_mask=pattern(name))
         np.testing.assert_allclose(output, expected.numpy(), atol=5e-3)
-
-
-def test_a_full_mask_needs_no_tensors(x: Tensor) -> None:
-    module = MaskedMultiHeadAttention(E, H, mask=Causal() | ~Causal())
-    torch.testing.assert_close(module(x), module(x, attend=Full().dense(S, S, device="cpu")))
