@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from ..models.masks import Mask
+from ..models.masks import KeyPadding, Mask
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 IO_KEY = "maskport.io"
 ROLES = ("tokens", "mask", "positions", "packing", "other")
-POSITIONS = {"position_ids", "positions", "cache_position"}
+# Names that say their role, whatever a mask expression makes of them (`padding(input_ids != 1)`).
+KNOWN = {"input_ids": "tokens", "position_ids": "positions", "cache_position": "positions"}
 
 
 def describe_io(graph: ir.Graph, module: nn.Module, roles: Mapping[str, str]) -> str:
     """Return the ``maskport.io`` metadata of an exported graph as JSON.
 
     A mask is an input that a mask expression of the module names, or whose name ends in ``mask``. Tokens are
-    inputs with one entry per token: their first two axes are free. `roles` has the last word.
+    inputs with one entry per token: their first two axes are free. `roles` has the last word. ``pad`` is
+    the value that hides a key, where every mask that names the input hides it.
 
     Raises
     ------
@@ -36,31 +38,29 @@ def describe_io(graph: ir.Graph, module: nn.Module, roles: Mapping[str, str]) ->
             raise ExportError(
                 f"roles has {name!r}: {role!r}; inputs are {', '.join(names)}, roles are {', '.join(ROLES)}"
             )
-    masks = mask_names(module)
+    masks = masks_of(module)
     inputs: dict[str, dict[str, Any]] = {}
     for value in graph.inputs:
         name, axes = str(value.name), _axes(value)
-        inputs[name] = {"role": roles.get(name) or _role(name, axes, masks), "axes": axes}
+        named_by = [mask for mask in masks if name in mask.tensors]
+        inputs[name] = {"role": roles.get(name) or _role(name, axes, bool(named_by)), "axes": axes}
+        if named_by and len(axes) == 2 and all(mask.implies(KeyPadding(name)) for mask in named_by):
+            inputs[name]["pad"] = 0
     outputs = {str(value.name): {"axes": _axes(value)} for value in graph.outputs}
     return json.dumps({"version": 1, "inputs": inputs, "outputs": outputs})
 
 
-def mask_names(module: nn.Module) -> set[str]:
-    """Return the names of the tensors in the mask expressions that the module and its submodules hold."""
-    return {
-        name
-        for submodule in module.modules()
-        for attribute in vars(submodule).values()
-        if isinstance(attribute, Mask)
-        for name in attribute.tensors
-    }
+def masks_of(module: nn.Module) -> list[Mask]:
+    """Return the mask expressions that the module and its submodules hold, each once."""
+    attributes = (value for submodule in module.modules() for value in vars(submodule).values())
+    return list(dict.fromkeys(value for value in attributes if isinstance(value, Mask)))
 
 
-def _role(name: str, axes: list[int | str | None], masks: set[str]) -> str:
-    if name in masks or name.endswith("mask"):
+def _role(name: str, axes: list[int | str | None], in_a_mask: bool) -> str:
+    if name in KNOWN:
+        return KNOWN[name]
+    if in_a_mask or name.endswith("mask"):
         return "mask"
-    if name in POSITIONS:
-        return "positions"
     return "tokens" if len(axes) >= 2 and all(isinstance(axis, str) for axis in axes[:2]) else "other"
 
 

@@ -39,7 +39,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def common(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, metavar="", help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""

@@ -111,8 +111,8 @@ def compare(
         The reference; run in evaluation mode, given back as it was.
     example_inputs
         Tensors by name. Their dtypes are kept; other values are drawn at each size: floating-point inputs from the
-        normal distribution, all others from the example's own values. Masks of shape [batch, length] follow the
-        pattern. Values that are no tensors go to the module as they are.
+        normal distribution, all others from the example's own values. Padding masks follow the pattern: inputs
+        [batch, length] with the role of a mask that have a pad value or a name that ends in ``mask``. Values that are no tensors go to the module as they are.
     mask
         The mask that says which rows have a key. None: every real token has one.
     sizes
@@ -171,7 +171,11 @@ class _Plan:
             raise ModelError(f"the file has no {IO_KEY} metadata; export it with maskport.export.export")
         io = json.loads(session.metadata[IO_KEY])
         axes = {name: entry["axes"] for name, entry in io["inputs"].items()}
-        masks = tuple(n for n, entry in io["inputs"].items() if entry["role"] == "mask" and len(axes[n]) == 2)
+        masks = tuple(
+            name
+            for name, entry in io["inputs"].items()
+            if entry["role"] == "mask" and len(entry["axes"]) == 2 and ("pad" in entry or name.endswith("mask"))
+        )
         rows = masks or tuple(n for n, entry in io["inputs"].items() if entry["role"] == "tokens")
         if not rows:
             raise ModelError("the file has neither a padding mask nor an input with free batch and length axes")

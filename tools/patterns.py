@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-NAMES = ("ones", "right", "left", "holes", "one token", "none")
+NAMES = ("ones", "right", "left", "holes", "one token", "no token")
 
 
 def padding_patterns(batch: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -21,7 +21,7 @@ def padding_patterns(batch: int, length: int, rng: np.random.Generator) -> dict[
     -------
     dict of str to bool array [batch, length]
         True is a real token. ``ones``: no padding. ``right``, ``left``: padding on that side. ``holes``: anywhere.
-        ``one token``: one real token per row. ``none``: the first row has no real token, the others have no padding.
+        ``one token``: one real token per row. ``no token``: the first row has none, the others have no padding.
         A pattern that equals an earlier one at this size is left out, so that nothing counts twice.
     """
     positions = np.arange(length)
@@ -34,7 +34,7 @@ def padding_patterns(batch: int, length: int, rng: np.random.Generator) -> dict[
         "left": positions >= length - lengths,
         "holes": holes,
         "one token": positions == rng.integers(length, size=(batch, 1)),
-        "none": np.broadcast_to(np.arange(batch)[:, None] > 0, (batch, length)),
+        "no token": np.broadcast_to(np.arange(batch)[:, None] > 0, (batch, length)),
     }
     patterns: dict[str, np.ndarray] = {}
     for name in NAMES:

@@ -17,7 +17,7 @@ import torch
 from maskport.export import Exported, ExportError, export
 from maskport.export.module_state import evaluation
 from maskport.export.traces import TRACE_KEY
-from maskport.models.masks import Causal, KeyPadding
+from maskport.models.masks import Causal, KeyPadding, Segments
 from maskport.runtime import Session
 from torch import nn
 
@@ -119,11 +119,31 @@ def test_metadata_tells_roles_and_axes(exported: Exported) -> None:
     assert json.loads(exported.model.metadata_props["maskport.io"]) == {
         "version": 1,
         "inputs": {
-            "keep": {"role": "mask", "axes": ["batch", "seq"]},
+            "keep": {"role": "mask", "axes": ["batch", "seq"], "pad": 0},
             "src": {"role": "tokens", "axes": ["batch", "seq", 8]},
         },
         "outputs": {"hidden": {"axes": ["batch", "seq", 8]}, "logits_0": {"axes": ["batch", "seq", 3]}},
     }
+
+
+def test_pad_is_told_only_where_every_mask_hides_it() -> None:
+    class TwoMasks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.masks = nn.ModuleList([nn.Identity(), nn.Identity()])
+            self.masks[0].mask = KeyPadding("a") & Segments("b")
+            self.masks[1].mask = KeyPadding("a") | Causal()
+
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a + b
+
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    module = TwoMasks()
+    io = json.loads(export(module, (ids, ids)).model.metadata_props["maskport.io"])["inputs"]
+    assert [(entry["role"], "pad" in entry) for entry in io.values()] == [("mask", False), ("mask", False)]
+    module.masks[1].mask = KeyPadding("a") & Causal()
+    io = json.loads(export(module, (ids, ids)).model.metadata_props["maskport.io"])["inputs"]
+    assert [entry.get("pad") for entry in io.values()] == [0, None]
 
 
 def test_no_folder_of_the_machine_is_in_the_file(exported: Exported, root: Path) -> None:
@@ -207,6 +227,20 @@ def test_a_size_that_the_code_fixes_is_refused() -> None:
 
     with pytest.raises(ExportError, match=r"Fixed can't be exported: (.|\n)*static shape of 3 for .*'x'\]\.shape\[1\]"):
         export(Fixed(), {"x": torch.ones(2, 3, 5)}, dynamic_shapes={"x": BATCH_SEQ})
+
+
+def test_names_that_say_their_role() -> None:
+    class Embeds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mask = KeyPadding("input_ids", pad=1)
+
+        def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+            return input_ids + position_ids
+
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    io = json.loads(export(Embeds(), (ids, ids)).model.metadata_props["maskport.io"])["inputs"]
+    assert [entry["role"] for entry in io.values()] == ["tokens", "positions"]
 
 
 def test_roles_have_the_last_word_and_are_checked() -> None:

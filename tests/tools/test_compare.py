@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from maskport.export import export
-from maskport.models import Causal, Encoder, EncoderLayer, KeyPadding
+from maskport.models import Causal, Encoder, EncoderLayer, KeyPadding, Segments
 from maskport.runtime import InputError, ModelError, Session
 from maskport.tools.compare import Comparison, compare
 from maskport.tools.tables import comparison_table
@@ -74,9 +74,9 @@ def test_a_right_candidate_agrees_and_every_pattern_ran(encoder: nn.Module, sess
     assert comparison.worst is not None
     assert 0 < comparison.worst <= 1e-5
     assert tuple(seen) == comparison.cases
-    assert {case.pattern for case in seen} == {"ones", "right", "left", "holes", "one token", "none"}
-    assert [case.pattern for case in seen if (case.batch, case.length) == (1, 1)] == ["ones", "none"]
-    nothing = next(case for case in seen if (case.batch, case.pattern) == (1, "none"))
+    assert {case.pattern for case in seen} == {"ones", "right", "left", "holes", "one token", "no token"}
+    assert [case.pattern for case in seen if (case.batch, case.length) == (1, 1)] == ["ones", "no token"]
+    nothing = next(case for case in seen if (case.batch, case.pattern) == (1, "no token"))
     assert (nothing.rows, nothing.error) == (0, None)
 
 
@@ -84,7 +84,7 @@ def test_a_dropped_mask_fails_wherever_it_matters(dropped: Comparison) -> None:
     assert not dropped.ok
     # Causal rows never see the padding to their right, so the dropped mask is invisible there.
     assert {"left", "holes"} <= failed(dropped)
-    assert not {"ones", "right", "none"} & failed(dropped)
+    assert not {"ones", "right", "no token"} & failed(dropped)
 
 
 def test_nan_is_a_failure(encoder: nn.Module) -> None:
@@ -96,7 +96,7 @@ def test_nan_is_a_failure(encoder: nn.Module) -> None:
 
 def test_padding_rows_must_be_finite_and_nothing_more(encoder: nn.Module) -> None:
     comparison = compare(session_of(Wrong(encoder, "nan padding")), encoder, example(), mask=MASK)
-    assert {"right", "left", "holes", "none"} <= failed(comparison)
+    assert {"right", "left", "holes", "no token"} <= failed(comparison)
     assert comparison.worst is not None
     assert comparison.worst <= 1e-5
     assert compare(session_of(Wrong(encoder, "other padding")), encoder, example(), mask=MASK).ok
@@ -123,6 +123,18 @@ def test_a_module_without_a_mask_is_compared_once_per_size() -> None:
     comparison = compare(Session(exported.serialize(), device="cpu"), linear, inputs, sizes=[(1, 2), (3, 5)])
     assert [(case.pattern, case.rows) for case in comparison.cases] == [("ones", 2), ("ones", 15)]
     assert comparison.ok
+
+
+def test_segments_keep_the_examples_values() -> None:
+    encoder = Encoder(EncoderLayer(16, 2, 32, mask=Segments("segment_ids")), num_layers=1)
+    inputs = {"src": torch.randn(2, 4, 16), "segment_ids": torch.tensor([[3, 3, 5, 5], [3, 5, 5, 8]])}
+    exported = export(encoder, inputs, dynamic_shapes={"src": AXES, "segment_ids": AXES})
+    seen: list[torch.Tensor] = []
+    encoder.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["segment_ids"]), with_kwargs=True)
+    comparison = compare(Session(exported.serialize(), device="cpu"), encoder, inputs, sizes=[(1, 1), (3, 17)])
+    assert comparison.ok
+    assert {case.pattern for case in comparison.cases} == {"ones"}
+    assert set(seen[-1].flatten().tolist()) == {3, 5, 8}
 
 
 def test_what_cannot_be_compared_is_an_error(encoder: nn.Module, session: Session) -> None:

@@ -68,7 +68,7 @@ def test_a_disagreement_is_the_verdict(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shows(error: float, ok: bool) -> Callable[[Console, Path], list[demo.Check]]:
-        return lambda console, path: [demo.Check(path.name, 1, error, ok)]
+        return lambda console, path: [demo.Check(path.name, 1, error, "same", ok)]
 
     monkeypatch.setattr(demo, "NEEDS", {})
     monkeypatch.setattr(demo, "show_encoder", shows(1e-6, True))

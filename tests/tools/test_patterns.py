@@ -22,14 +22,14 @@ def test_each_pattern_masks_what_its_name_says(rng: np.random.Generator) -> None
     assert not (steps["holes"] <= 0).all()
     assert not (steps["holes"] >= 0).all()
     assert (patterns["one token"].sum(axis=1) == 1).all()
-    assert patterns["none"].any(axis=1).tolist() == [False, True, True, True]
+    assert patterns["no token"].any(axis=1).tolist() == [False, True, True, True]
     for name in ("right", "left", "holes"):
         assert patterns[name].any(axis=1).all()
         assert not patterns[name].all()
 
 
 def test_a_pattern_that_masks_nothing_is_left_out(rng: np.random.Generator) -> None:
-    assert tuple(padding_patterns(1, 1, rng)) == ("ones", "none")
+    assert tuple(padding_patterns(1, 1, rng)) == ("ones", "no token")
 
 
 def test_no_two_patterns_are_equal(rng: np.random.Generator) -> None:
