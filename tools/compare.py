@@ -110,9 +110,10 @@ def compare(
     module
         The reference; run in evaluation mode, given back as it was.
     example_inputs
-        Tensors by name. Their dtypes are kept; other values are drawn at each size: floating-point inputs from the
-        normal distribution, all others from the example's own values. Padding masks follow the pattern: inputs
-        [batch, length] with the role of a mask that have a pad value or a name that ends in ``mask``. Values that are no tensors go to the module as they are.
+        Tensors by name. Their dtypes are kept. Padding masks follow the pattern: inputs [batch, length] with the role
+        of a mask that have a pad value or a name that ends in ``mask``. Other floating-point inputs are drawn from the
+        normal distribution, all others from the example's own values. Values that are no tensors go to the module as
+        they are.
     mask
         The mask that says which rows have a key. None: every real token has one.
     sizes
