@@ -38,7 +38,7 @@ class Attend(NamedTuple):
         Parameters
         ----------
         mask : Tensor
-            bool, True means attend.
+            bool, True means attend; of rank 2 or 4.
         q_len, k_len : int
             The numbers of queries and keys, S and T.
         empty_rows : bool
@@ -49,12 +49,16 @@ class Attend(NamedTuple):
         ------
         TypeError
             If `mask` is not bool: an additive or inverted mask would be read the wrong way round.
+        ValueError
+            If its rank is 3: [B, S, T] would be taken for heads.
         """
         if mask.dtype != torch.bool:
             raise TypeError(
                 f"attend is bool, True means attend; got {mask.dtype} of shape {list(mask.shape)}. Convert it with "
                 "attend_from_additive or attend_from_masked"
             )
+        if mask.dim() not in (2, 4):
+            raise ValueError(f"attend is [S, T] or broadcasts to [B, H, S, T] at rank 4; got {list(mask.shape)}")
         has_key = mask.any(-1, keepdim=True) if empty_rows else None
         if mask.shape[-2:] != (q_len, k_len):
             # ONNX Runtime's Attention broadcasts a mask over batch and heads, but not over queries and keys.

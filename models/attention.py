@@ -60,8 +60,7 @@ def pick(mask: Mask, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class MaskedMultiHeadAttention(nn.Module):
-    """Multi-head attention over batch-first tensors [B, S, E], with a mask expression and a choice of head
-    fusion.
+    """Multi-head attention over batch-first tensors [B, S, E], with a mask expression and a choice of head fusion.
 
     With `mask=Full()` and the default fusion it computes what `torch.nn.MultiheadAttention` does;
     `from_torch` takes over its weights.
@@ -80,7 +79,7 @@ class MaskedMultiHeadAttention(nn.Module):
     bias : bool
         Whether the linear layers have a bias.
     dropout : float
-        Share of the weights to drop in training.
+        Share of the weights to drop in training. A fusion that attends has its own, 0 unless given as a module.
     kdim, vdim : int, optional
         Widths of keys and values, E by default.
     head_dim : int, optional
@@ -134,14 +133,9 @@ class MaskedMultiHeadAttention(nn.Module):
         if isinstance(fusion, str) and fusion not in FUSIONS:
             raise ValueError(f"unknown fusion {fusion!r}: give one of {', '.join(FUSIONS)}, or a module")
         head_dim = embed_dim // num_heads if head_dim is None else head_dim
-        self.embed_dim, self.num_heads, self.num_kv_heads, self.head_dim = (
-            embed_dim,
-            num_heads,
-            num_kv_heads,
-            head_dim,
-        )
-        self.mask, self.dropout, self.scale, self.softcap = mask, dropout, scale, softcap
         check_names(self, mask)
+        self.num_heads, self.num_kv_heads, self.mask = num_heads, num_kv_heads, mask
+        self.dropout, self.scale, self.softcap = dropout, scale, softcap
 
         factory = {"device": device, "dtype": dtype}
         self.q_proj = nn.Linear(embed_dim, num_heads * head_dim, bias, **factory)
@@ -153,8 +147,7 @@ class MaskedMultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, *, mask: Mask = Full()) -> MaskedMultiHeadAttention:  # noqa: B008
-        """Take over the weights of a `torch.nn.MultiheadAttention`, whatever its `batch_first`; ours is
-        batch-first.
+        """Take over the weights of a `torch.nn.MultiheadAttention`; the result is batch-first, whatever that was.
 
         Raises
         ------
@@ -195,6 +188,10 @@ class MaskedMultiHeadAttention(nn.Module):
     def cache_size(self) -> int:
         """How many tensors `past_key_value` holds."""
         return 4 if self.mixes_positions else 2
+
+    def extra_repr(self) -> str:
+        """What `print(module)` shows of it."""
+        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, mask={self.mask}"
 
     def forward(
         self,
@@ -254,6 +251,7 @@ class MaskedMultiHeadAttention(nn.Module):
         """
         if key is None and value is not None:
             raise ValueError("value was given without key: give both for cross-attention, or neither")
+        check_tensors([self.mask] if attend is None else [], mask_tensors)
         cross = key is not None
         q = split_heads(self.q_proj(query), self.num_heads)
         if key is not None and past_key_value is not None:
@@ -271,8 +269,9 @@ class MaskedMultiHeadAttention(nn.Module):
                 k, v = torch.cat((past_key_value[0], k), 2), torch.cat((past_key_value[1], v), 2)
 
         q_len, k_len = q.shape[2], k.shape[2]
-        check_tensors([self.mask] if attend is None else [], mask_tensors)
-        if attend is None:
+        if isinstance(attend, Tensor):
+            attend = Attend.of(attend, q_len, k_len)
+        elif attend is None:
             past = 0 if cross else k_len - q_len
             attend = make_attend(self.mask, q_len, k_len, past, cross=cross, device=query.device, tensors=mask_tensors)
             if attend is not None and cross and past_key_value is not None:

@@ -239,16 +239,14 @@ class DecoderLayer(_Layer):
         if past_key_value is not None:
             split = self.self_attn.cache_size
             past, memory_past = past_key_value[:split], past_key_value[split:]
-        present: Cache = ()
+        present: list[Tensor] = []
 
         def self_attention(x: Tensor) -> Tensor:
-            nonlocal present
             output, cache = self.self_attn(x, attend=attend, past_key_value=past, use_cache=True)
-            present += cache
+            present.extend(cache)
             return output
 
         def memory_attention(x: Tensor) -> Tensor:
-            nonlocal present
             output, cache = self.multihead_attn(
                 x,
                 memory,
@@ -257,13 +255,13 @@ class DecoderLayer(_Layer):
                 past_key_value=memory_past,
                 use_cache=True,
             )
-            present += cache
+            present.extend(cache)
             return output
 
         x = self._branch(1, tgt, self_attention)
         x = self._branch(2, x, memory_attention)
         x = self._branch(3, x, self._feed_forward)
-        return (x, present) if use_cache else x
+        return (x, tuple(present)) if use_cache else x
 
 
 class Encoder(nn.Module):
@@ -339,6 +337,10 @@ class Decoder(nn.Module):
         """
         layers = cast("Sequence[DecoderLayer]", self.layers)
         pasts = [None] * len(layers) if past_key_values is None else past_key_values
+        if len(pasts) != len(layers):
+            raise ValueError(
+                f"past_key_values has {len(pasts)} tuples, one for each layer, but there are {len(layers)} layers"
+            )
         check_tensors([a.mask for layer in layers for a in (layer.self_attn, layer.multihead_attn)], mask_tensors)
         past = None if past_key_values is None else past_key_values[0]
         attends, memory_attends = (_AttendOnce(tgt, past, mask_tensors, over) for over in (None, memory))

@@ -174,6 +174,11 @@ def test_an_additive_mask_is_refused(qkv) -> None:
         scaled_dot_product_attention(*qkv, torch.zeros(S, T))
 
 
+def test_a_mask_whose_batch_would_be_taken_for_heads_is_refused(qkv) -> None:
+    with pytest.raises(ValueError, match=r"rank 4; got \[2, 5, 7\]"):
+        scaled_dot_product_attention(*qkv, torch.ones(B, S, T).bool())
+
+
 def test_heads_that_cannot_be_shared_are_refused(qkv) -> None:
     query, key, value = qkv
     with pytest.raises(ValueError, match="3 query heads can't share 2 key/value heads"):

@@ -222,6 +222,12 @@ def test_gradients_reach_every_parameter_and_are_finite_with_empty_rows(x: Tenso
         assert parameter.grad.any() or name.endswith("k_proj.bias"), name
 
 
+def test_printing_shows_the_mask() -> None:
+    assert "num_heads=4, num_kv_heads=4, mask=causal & padding(attention_mask)" in repr(
+        MaskedMultiHeadAttention(E, H, mask=PADDED)
+    )
+
+
 # Cache.
 
 

@@ -264,6 +264,12 @@ def test_steps_with_a_cache_equal_the_full_forward(x: Tensor, memory: Tensor, fu
         start = end
 
 
+def test_a_cache_of_another_depth_is_refused(x: Tensor, memory: Tensor) -> None:
+    _, past = Decoder(DecoderLayer(E, H, FF), 2)(x, memory, use_cache=True)
+    with pytest.raises(ValueError, match="past_key_values has 2 tuples"):
+        Decoder(DecoderLayer(E, H, FF), 3)(x, memory, past_key_values=past)
+
+
 # ONNX Runtime.
 
 
