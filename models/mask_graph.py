@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["to_onnx"]
 
 LENGTHS = ("q_len", "k_len", "past")
-_DIMENSIONS = {"b": "batch", "q": "q_len", "k": "k_len", "p": "k_len", "h": "heads"}
+# Unsqueeze takes its axes as an input from here on.
+OLDEST_OPSET = 13
+INT64 = 7  # onnx.TensorProto.INT64
+_IR_VERSION = 10
+_DIMENSIONS = {"b": "batch", "h": "heads", "q": "q_len", "k": "k_len"}
 
 
 class _Value:
@@ -76,17 +80,15 @@ def _constant(tape: Any, value: Any) -> _Value:
     array = np.asarray(value)
     return _Value(
         tape,
-        tape.op(
-            "Constant", [], {"value": ir.tensor(array if array.dtype == bool else array.astype(np.int64))}
-        ),
+        tape.op("Constant", [], {"value": ir.tensor(array if array.dtype == bool else array.astype(np.int64))}),
     )
 
 
 class _Graph:
     """Points whose values are ONNX values, each broadcastable to [B, H, Q, K] (see mask_leaves.Points)."""
 
-    def __init__(self, tape: Any, inputs: Mapping[str, onnx_ir.Value], integers: Mapping[str, bool]) -> None:
-        self.tape, self.integers = tape, integers
+    def __init__(self, tape: Any, inputs: Mapping[str, onnx_ir.Value]) -> None:
+        self.tape = tape
         self.inputs = {name: _Value(tape, value) for name, value in inputs.items()}
         self.q_len, self.k_len, self.past = (self.inputs[name] for name in LENGTHS)
         self.q = self._positions(self.q_len, (1, 1, -1, 1))
@@ -107,8 +109,8 @@ class _Graph:
         value = self.inputs[name]
         if axes == "bhqk":
             return value
-        if not self.integers[name]:
-            value = value.op("Cast", to=7)
+        if value.value.dtype != INT64:
+            value = value.op("Cast", to=INT64)
         if axes == "bp":
             start, stop = (length.op("Reshape", [1]) for length in (self.past, self.past + self.q_len))
             value, axes = value.op("Slice", start, stop, [1]), "bq"
@@ -129,28 +131,23 @@ class _Graph:
 def to_onnx(expr: Expr, text: str, opset_version: int, dtypes: Mapping[str, Any]) -> onnx.ModelProto:
     """Write an expression as an ONNX model; see `Mask.to_onnx`."""
     import onnx_ir as ir
-
-    specs = tensors_of(expr)
-    if unknown := dtypes.keys() - specs.keys():
-        raise TypeError(
-            f"the mask `{text}` has no tensor {', '.join(sorted(unknown))}; it has {', '.join(specs) or 'none'}"
-        )
-    types = {name: _onnx_type(spec, dtypes.get(name)) for name, spec in specs.items()}
-    inputs = {name: ir.val(name, ir.DataType.INT64, ()) for name in LENGTHS}
-    inputs |= {
-        name: ir.val(name, types[name], [_DIMENSIONS[axis] for axis in spec.dims])
-        for name, spec in specs.items()
-    }
-    tape = ir.tape.Tape()
-    points = _Graph(tape, inputs, {name: dtype == ir.DataType.INT64 for name, dtype in types.items()})
-    output = tape.op("Identity", [evaluate(expr, points).value])
-    output.name, output.type, output.shape = "mask", ir.TensorType(ir.DataType.BOOL), ir.Shape([None] * 4)
-    graph = ir.Graph(
-        list(inputs.values()), [output], nodes=tape.nodes, opset_imports={"": opset_version}, name="mask"
-    )
-    model = ir.Model(graph, ir_version=10, producer_name="maskport")
     import onnx_ir.passes.common as passes
 
+    if opset_version < OLDEST_OPSET:
+        raise ValueError(f"a mask needs opset {OLDEST_OPSET} or later; got opset_version={opset_version}")
+    specs = tensors_of(expr)
+    if unknown := dtypes.keys() - specs.keys():
+        has = ", ".join(specs) or "none"
+        raise TypeError(f"the mask `{text}` has no tensor {', '.join(sorted(unknown))}; its tensors: {has}")
+    inputs = {name: ir.val(name, ir.DataType.INT64, ()) for name in LENGTHS}
+    for name, spec in specs.items():
+        inputs[name] = ir.val(name, _onnx_type(spec, dtypes.get(name)), [_DIMENSIONS[axis] for axis in spec.dims])
+    tape = ir.tape.Tape()
+    output = tape.op("Identity", [evaluate(expr, _Graph(tape, inputs)).value])
+    output.name = "attend" if "attend" not in inputs else "attend_mask"
+    output.type, output.shape = ir.TensorType(ir.DataType.BOOL), ir.Shape([None] * 4)
+    graph = ir.Graph(list(inputs.values()), [output], nodes=tape.nodes, opset_imports={"": opset_version}, name="mask")
+    model = ir.Model(graph, ir_version=_IR_VERSION, producer_name="maskport")
     passes.RemoveUnusedNodesPass()(model)
     return ir.to_proto(model)
 
@@ -160,4 +157,7 @@ def _onnx_type(spec: TensorSpec, dtype: Any) -> onnx_ir.DataType:
 
     if dtype is None:
         return ir.DataType.BOOL if spec.dims == "bhqk" else ir.DataType.INT64
+    kind = np.dtype(dtype).kind
+    if kind not in ("b" if spec.dims == "bhqk" else "iu" if spec.dims in ("b", "bq") else "biu"):
+        raise ValueError(f"mask tensor {spec.name!r} is {spec.shape}; got dtype {np.dtype(dtype)}")
     return ir.DataType.from_numpy(np.dtype(dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from numbers import Integral
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,7 @@ def _check_names(expr: Expr, text: str, tensors: Mapping[str, Any]) -> dict[str,
     if tensors.keys() != specs.keys():
         needs = ", ".join(f"{name} ({spec.shape})" for name, spec in specs.items()) or "no tensor"
         given = ", ".join(tensors) or "none"
-        raise TypeError(
-            f"the mask `{text}` needs {needs}; given: {given}. Pass each by its name, and no other"
-        )
+        raise TypeError(f"the mask `{text}` needs {needs}; given: {given}. Pass each by its name, and no other")
     return specs
 
 
@@ -49,19 +48,18 @@ def _check_dtype(spec: TensorSpec, tensor: Any) -> None:
         )
 
 
-def _check_shape(spec: TensorSpec, shape: tuple[int, ...], length: Mapping[str, int]) -> None:
-    """Raise if a tensor has another rank or length than its leaves read ("p" reads `past + Q` of K positions)."""
-    axes = spec.dims[-len(shape) :] if spec.dims == "bhqk" and shape else spec.dims
-    free = "bhqk" if spec.dims == "bhqk" else "b"
-    fits = len(axes) == len(shape) or not shape and spec.dims == "bhqk"
-    for axis, size in zip(axes, shape, strict=False):
-        wanted = length["k" if axis == "p" else axis] if axis in "qkp" else size
-        fits = fits and (size == wanted or axis in free and size == 1)
-    if "bp" in spec.reads:
-        fits = fits and shape[1] >= length["p"]
-    if not fits:
-        sizes = f"Q={length['q']}, K={length['k']}, past={length['p'] - length['q']}"
-        reads = "; it is read at position q + past, so past + Q <= K" if "bp" in spec.reads else ""
+def _check_shape(spec: TensorSpec, shape: tuple[int, ...], length: Mapping[str, int], past: int) -> None:
+    """Raise if a tensor has another rank or length than its leaves read."""
+    if spec.dims == "bhqk":
+        free, fits = "bhqk", len(shape) <= 4
+    else:
+        free, fits = "b", len(shape) == spec.rank
+    for axis, size in zip(reversed(spec.dims), reversed(shape), strict=False):
+        fits = fits and (size == length.get(axis, size) or (axis in free and size == 1))
+    at_query = "bp" in spec.reads
+    if not fits or (at_query and past + length["q"] > length["k"]):
+        sizes = f"Q={length['q']}, K={length['k']}" + (f" and past={past}" if past else "")
+        reads = "; it is also read at q + past, which must stay below K" if at_query else ""
         raise ValueError(
             f"mask tensor {spec.name!r} is {spec.shape}, here with {sizes}{reads}; got shape {list(shape)}"
         )
@@ -70,9 +68,7 @@ def _check_shape(spec: TensorSpec, shape: tuple[int, ...], length: Mapping[str, 
 class _Grid:
     """All points of a grid: every value broadcasts to [B, H, Q, K] (see mask_leaves.Points)."""
 
-    def __init__(
-        self, xp: Any, device: Any, q_len: Any, k_len: Any, past: Any, tensors: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, xp: Any, device: Any, q_len: Any, k_len: Any, past: Any, tensors: Mapping[str, Any]) -> None:
         placed = {} if device is None else {"device": device}
         self.tensors, self.q_len, self.k_len, self.past = tensors, q_len, k_len, past
         self.q = xp.arange(q_len, **placed)[None, None, :, None]
@@ -93,19 +89,18 @@ class _Grid:
         return value if affine.row is None else value + self.load(affine.row, "b")
 
 
-def dense(
-    expr: Expr, text: str, q_len: int, k_len: int, past: int, device: Any, tensors: Mapping[str, Any]
-) -> Any:
+def dense(expr: Expr, text: str, q_len: int, k_len: int, past: int, device: Any, tensors: Mapping[str, Any]) -> Any:
     """Evaluate an expression at every point; see `Mask.dense`."""
     specs = _check_names(expr, text, tensors)
     devices = [tensor.device for tensor in tensors.values() if is_torch(tensor)]
+    xp: ModuleType = np
+    placed: dict[str, Any]
     if device is not None or devices:
-        import torch as xp
+        import torch
 
-        device = device if device is not None else devices[0]
-        placed = {name: xp.as_tensor(tensor, device=device) for name, tensor in tensors.items()}
+        xp, device = torch, device if device is not None else devices[0]
+        placed = {name: torch.as_tensor(tensor, device=device) for name, tensor in tensors.items()}
     else:
-        xp = np  # type: ignore[assignment]
         placed = {name: np.asarray(tensor) for name, tensor in tensors.items()}
     for name, spec in specs.items():
         _check_dtype(spec, placed[name])
@@ -114,7 +109,7 @@ def dense(
         if min(q_len, k_len, past) < 0:
             raise ValueError(f"lengths are not negative; got q_len={q_len}, k_len={k_len}, past={past}")
         for name, spec in specs.items():
-            _check_shape(spec, tuple(placed[name].shape), {"q": q_len, "k": k_len, "p": past + q_len})
+            _check_shape(spec, tuple(placed[name].shape), {"q": q_len, "k": k_len}, past)
     return evaluate(expr, _Grid(xp, device, q_len, k_len, past, placed))
 
 

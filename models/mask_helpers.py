@@ -100,10 +100,8 @@ def look_ahead_mask(
     return mask.dense(q_len, q_len + past_len if k_len is None else k_len, past_len, device=device)[0, 0]
 
 
-def local_mask(
-    q_len: int, left: int, right: int | None = None, *, k_len: int | None = None, device: Any = None
-) -> Any:
-    """Return a sliding window, bool [Q, K]: each query attends `left` neighbours before and `right` after it, and itself.
+def local_mask(q_len: int, left: int, right: int | None = None, *, k_len: int | None = None, device: Any = None) -> Any:
+    """Return a sliding window, bool [Q, K]: a query attends itself and `left` neighbours before, `right` after it.
 
     `right` is `left` unless given; -1 is unbounded. It is `Window(left, right)` as an array.
 
@@ -169,9 +167,7 @@ def attend_from_masked(masked: Any) -> Any:
     """
     masked = _array(masked)
     if "bool" not in str(masked.dtype):
-        raise TypeError(
-            f"a mask of True = masked is bool; got {masked.dtype}. A float mask: attend_from_additive"
-        )
+        raise TypeError(f"a mask of True = masked is bool; got {masked.dtype}. A float mask: attend_from_additive")
     return ~masked
 
 
@@ -187,9 +183,7 @@ def attend_from_additive(additive: Any) -> Any:
     """
     additive = _array(additive)
     if "float" not in str(additive.dtype):
-        raise TypeError(
-            f"an additive mask is floating-point; got {additive.dtype}. A bool mask: attend_from_masked"
-        )
+        raise TypeError(f"an additive mask is floating-point; got {additive.dtype}. A bool mask: attend_from_masked")
     attend = additive == 0
     if not bool((attend | (additive <= LARGEST_FILL)).all()):
         raise ValueError(

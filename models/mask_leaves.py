@@ -81,12 +81,8 @@ LEAVES: dict[str, Leaf] = {
         lambda x, offset: x.k <= x.q + x.row(offset),
         lambda offset: _call("causal", *_offset(offset)),
     ),
-    "window": Leaf(
-        "Window", _window, lambda left, right, offset: _call("window", left, right, *_offset(offset))
-    ),
-    "chunked": Leaf(
-        "Chunked", lambda x, size: x.p // size == x.k // size, lambda size: _call("chunked", size)
-    ),
+    "window": Leaf("Window", _window, lambda left, right, offset: _call("window", left, right, *_offset(offset))),
+    "chunked": Leaf("Chunked", lambda x, size: x.p // size == x.k // size, lambda size: _call("chunked", size)),
     "prefix": Leaf("Prefix", lambda x, length: x.k < x.row(length), lambda length: _call("prefix", length)),
     "padding": Leaf(
         "KeyPadding",
@@ -99,9 +95,7 @@ LEAVES: dict[str, Leaf] = {
         lambda name, pad: _not_pad("query_padding", name, pad),
     ),
     "segments": Leaf("Segments", _segments, lambda k_name, q_name: _names("segments", k_name, q_name)),
-    "adjacency": Leaf(
-        "Adjacency", lambda x, name: x.load(name, "bqk") != 0, lambda name: _names("adjacency", name)
-    ),
+    "adjacency": Leaf("Adjacency", lambda x, name: x.load(name, "bqk") != 0, lambda name: _names("adjacency", name)),
     "dense": Leaf("Dense", lambda x, name: x.load(name, "bhqk"), lambda name: _names("dense", name)),
 }
 
@@ -143,8 +137,8 @@ class TensorSpec:
 
     @property
     def dims(self) -> str:
-        """Its axes: the one that binds its length where it is read at several."""
-        return next(axes for axes in ("b", "bk", "bp", "bq", "bqk", "bhqk") if axes in self.reads)
+        """Its axes, one letter each: `"b"`, `"bk"`, `"bq"`, `"bqk"` or `"bhqk"`."""
+        return "bk" if "bp" in self.reads else min(self.reads)
 
     @property
     def rank(self) -> int:
@@ -160,7 +154,6 @@ class TensorSpec:
 _SHAPES = {
     "b": "int [B]",
     "bk": "bool or int [B, K]",
-    "bp": "bool or int [B, K]",
     "bq": "int [B, Q]",
     "bqk": "bool or int [B or 1, Q, K]",
     "bhqk": "bool, broadcastable to [B, H, Q, K]",
@@ -198,16 +191,16 @@ def tensors_of(expr: Expr) -> dict[str, TensorSpec]:
     Raises
     ------
     ValueError
-        If one name is read with two ranks.
+        If one name is read as tensors of two shapes.
     """
     recorder = _Recorder()
     evaluate(expr, recorder)
     specs = {name: TensorSpec(name, frozenset(reads)) for name, reads in recorder.reads.items()}
-    for spec in specs.values():
-        shapes = {_SHAPES[axes] for axes in sorted(spec.reads) if len(axes) != spec.rank} | {spec.shape}
+    for name, spec in specs.items():
+        shapes = {TensorSpec(name, frozenset([axes])).shape for axes in spec.reads}
         if len(shapes) > 1:
             raise ValueError(
-                f"one name has one rank, but {format_name(spec.name)} is used as {' and as '.join(sorted(shapes))}; "
-                "give the two tensors different names"
+                f"one name is one tensor, but {format_name(name)} is used as {' and as '.join(sorted(shapes))}; "
+                "give the two different names"
             )
     return specs

@@ -1,14 +1,15 @@
 """Integer solutions of linear inequalities: Fourier-Motzkin elimination, and the smallest solution.
 
 Eliminating a variable is exact over the integers where its coefficient is 1 in every lower or in every upper bound
-(Pugh, "The Omega test", 1991). The inequalities that masks give always have such a variable; were that to
-change, `eliminate` raises instead of guessing.
+(Pugh, "The Omega test", 1991). The inequalities that masks give always have such a variable; without one, `bounds`
+raises instead of guessing.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 __all__ = ["Inequality", "bounds", "smallest"]
 
@@ -35,58 +36,75 @@ def _eliminate(system: list[Inequality], variable: int) -> list[Inequality] | No
     """Project `variable` away; None if nothing is left of the solutions."""
     lower = [row for row in system if row[variable] > 0]
     upper = [row for row in system if row[variable] < 0]
-    if any(low[variable] > 1 and up[variable] < -1 for low in lower for up in upper):
-        raise ArithmeticError(f"no exact elimination of variable {variable} from {system}")
     rest = {row for row in system if row[variable] == 0}
     for low in lower:
         for up in upper:
-            rest.add(tuple(low[variable] * u - up[variable] * l for l, u in zip(low, up, strict=True)))  # noqa: E741
+            rest.add(tuple(low[variable] * u - up[variable] * v for u, v in zip(up, low, strict=True)))
     return _tighten(rest)
 
 
-def _projections(system: Sequence[Inequality], count: int) -> list[list[Inequality]] | None:
-    """Return the system over the first 1, 2, ..., `count` variables; None if it has no integer solution."""
-    current = _tighten(set(system))
-    projections: list[list[Inequality]] = []
-    for variable in reversed(range(count)):
-        if current is None:
-            return None
-        projections.append(current)
-        current = _eliminate(current, variable)
-    return None if current is None else projections[::-1]
+def _cost(system: list[Inequality], variable: int) -> float:
+    """Return how many inequalities replace those of `variable`; infinite if that would not be exact."""
+    lower = [row[variable] for row in system if row[variable] > 0]
+    upper = [-row[variable] for row in system if row[variable] < 0]
+    exact = max(lower, default=1) == 1 or max(upper, default=1) == 1
+    return len(lower) * len(upper) - len(lower) - len(upper) if exact else math.inf
 
 
-def _interval(system: list[Inequality], variable: int, values: Sequence[int]) -> tuple[float, float]:
-    """Return the range of `variable` where the variables before it have `values` and none follows."""
-    low, high = -math.inf, math.inf
-    for row in system:
-        coefficient = row[variable]
-        if coefficient == 0:
-            continue
-        rest = row[-1] + sum(c * v for c, v in zip(row, values, strict=False))
-        if coefficient > 0:
-            low = max(low, -(rest // coefficient))
-        else:
-            high = min(high, rest // -coefficient)
-    return low, high
+def bounds(system: Iterable[Inequality], target: int, *, exact: bool = True) -> tuple[float, float] | None:
+    """Return the smallest and largest value of variable `target` (infinite if unbounded), or None without a solution.
 
+    Parameters
+    ----------
+    exact : bool
+        If False, the range may be too wide (and None is still certain).
 
-def bounds(system: Sequence[Inequality], count: int) -> tuple[float, float] | None:
-    """Return the smallest and largest value of variable 0 (infinite if unbounded), or None without a solution."""
-    projections = _projections(system, count)
-    return None if projections is None else _interval(projections[0], 0, ())
-
-
-def smallest(system: Sequence[Inequality], count: int) -> tuple[int, ...] | None:
-    """Return the lexicographically smallest integer solution, or None.
-
-    A variable that is not bounded below takes the value nearest to 0.
+    Raises
+    ------
+    ArithmeticError
+        If `exact` and the other variables can't be eliminated exactly.
     """
-    projections = _projections(system, count)
-    if projections is None:
+    current = _tighten(set(system))
+    variables = {v for row in current or () for v, c in enumerate(row[:-1]) if c} - {target}
+    while current is not None and variables:
+        cost, variable = min((_cost(current, v), v) for v in variables)
+        if exact and cost == math.inf:
+            raise ArithmeticError(f"no exact elimination of a variable from {current}")
+        current = _eliminate(current, variable)
+        variables.remove(variable)
+    if current is None:
         return None
-    values: list[int] = []
-    for variable, system in enumerate(projections):
-        low, high = _interval(system, variable, values)
-        values.append(int(low if low > -math.inf else min(0, high)))
-    return tuple(values)
+    low = max((-(row[-1] // row[target]) for row in current if row[target] > 0), default=-math.inf)
+    high = min((row[-1] // -row[target] for row in current if row[target] < 0), default=math.inf)
+    return (low, high) if low <= high else None
+
+
+def smallest(system: Iterable[Inequality], count: int) -> tuple[int, ...]:
+    """Return the lexicographically smallest of the integer solutions of a system that has one.
+
+    A variable that is not bounded below takes the value nearest to 0. Each choice narrows the next variable's range;
+    where a range was too wide, the search goes on with the next value.
+    """
+    found = _search(list(system), (), count)
+    if found is None:
+        raise ArithmeticError(f"no integer solution of {system}")
+    return found
+
+
+def _search(system: list[Inequality], chosen: tuple[int, ...], count: int) -> tuple[int, ...] | None:
+    variable = len(chosen)
+    if variable == count:
+        return chosen
+    found = bounds(system, variable, exact=False)
+    if found is None:
+        return None
+    low, high = found
+    start = int(low if low > -math.inf else min(0, high))
+    for value in itertools.count(start):
+        if value > high:
+            return None
+        fixed = [(*row[:variable], 0, *row[variable + 1 : -1], row[-1] + row[variable] * value) for row in system]
+        solution = _search(fixed, (*chosen, value), count)
+        if solution is not None:
+            return solution
+    return None

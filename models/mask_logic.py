@@ -6,8 +6,8 @@ At one point (b, h, q, k) a mask is a boolean function of three kinds of facts, 
   intervals, and a choice of one interval per form is a system of linear inequalities (mask_linear);
 - chunks, `p // c == k // c`: between two neighbouring chunk boundaries everything that depends on p mod c is
   constant, so p runs over intervals, never over values;
-- loads, `name[b, k] == 3` or `name[b, q] == name[b, k]`: equalities of unknown integers, by union-find. Two reads
-  of one tensor are the same load where their positions coincide, so those coincidences are linear facts too.
+- loads, `name[b, k] == 3` or `name[b, p] == name[b, k]`: equalities of unknown integers, by union-find. The two reads
+  of one tensor are one load on the diagonal k = p.
 """
 
 from __future__ import annotations
@@ -197,6 +197,9 @@ def _undecided(node: Any, known: dict[Any, bool]) -> Any:
     return node
 
 
+_DIAGONAL = (_Facts.k - _Facts.p).form
+
+
 class _Problem:
     """One formula, its facts sorted by kind, and the linear rules that always hold."""
 
@@ -206,26 +209,17 @@ class _Problem:
         facts = list(dict.fromkeys(_facts_in(self.formula)))
         self.chunks = [fact for fact in facts if fact[0] == "chunk"]
         self.reads = {name: spec.reads for name, spec in tensors_of(expr).items() if spec.rank == 2}
-        self.ties = self._tie_positions()
         # form -> the values after which it is cut
         self.cuts: dict[Form, set[int]] = {}
         for form, value in [fact[1:] for fact in facts if fact[0] == "at most"]:
             self.cuts.setdefault(form, set()).add(value)
-        for form in self.ties.values():
-            self.cuts.setdefault(form, set()).update((-1, 0))
+        # A tensor that is read at p and at k gives one load where they are the same position.
+        self.tied = any({"bk", "bp"} <= reads for reads in self.reads.values())
+        if self.tied:
+            self.cuts.setdefault(_DIAGONAL, set()).update((-1, 0))
         rows = sorted({variable for form in self.cuts for variable, _ in form if isinstance(variable, str)})
         self.variables: list[int | str] = [*range(6), *rows]
         self.rules = self._rules(self_attention)
-
-    def _tie_positions(self) -> dict[tuple[str, str], Form]:
-        """Return, for each two positions at which one tensor is read, the form that is 0 where they coincide."""
-        pairs = {
-            pair
-            for reads in self.reads.values()
-            for pair in itertools.combinations(sorted(a[1] for a in reads), 2)
-        }
-        at = {"q": _Facts.q, "k": _Facts.k, "p": _Facts.p}
-        return {(one, other): (at[one] - at[other]).form for one, other in sorted(pairs)}
 
     def inequality(self, linear: Linear) -> Inequality:
         """Return `linear >= 0` as coefficients."""
@@ -234,19 +228,10 @@ class _Problem:
     def _rules(self, self_attention: bool) -> list[Inequality]:
         total, past, q_len, k_len = (Linear({v: 1}) for v in (TOTAL, PAST, Q_LEN, K_LEN))
         size = q_len + k_len + past
-        rules = [
-            past,
-            _Facts.q,
-            _Facts.k,
-            q_len - _Facts.q - 1,
-            k_len - _Facts.k - 1,
-            total - size,
-            size - total,
-        ]
+        self.totals = [self.inequality(total - size), self.inequality(size - total)]
+        rules = [past, _Facts.q, _Facts.k, q_len - _Facts.q - 1, k_len - _Facts.k - 1]
         if any("bp" in reads for reads in self.reads.values()):
-            rules.append(k_len - _Facts.p - 1)
-        if any({"bk", "bq"} <= reads for reads in self.reads.values()):
-            rules.append(k_len - q_len)
+            rules.append(k_len - q_len - past)
         if self_attention:
             rules += [k_len - q_len - past, q_len + past - k_len]
         return [self.inequality(rule) for rule in rules]
@@ -275,25 +260,18 @@ class _Problem:
                 narrowed.append(self.inequality(linear - (low + 1)))
             if high is not None:
                 narrowed.append(self.inequality(-linear + high))
-            if bounds(narrowed, len(self.variables)) is None:
+            if bounds(narrowed, TOTAL) is None:
                 continue
             facts = {("at most", form, value): high is not None and high <= value for value in cuts}
             yield from self._choose(rest, known | facts, narrowed)
-
-    def coinciding(self, known: dict[Any, bool]) -> dict[str, str]:
-        """Map each position to the one that stands for all that are equal to it in this class."""
-        same = {"q": "q", "k": "k", "p": "p"}
-        for (one, other), form in self.ties.items():
-            if known[("at most", form, 0)] and not known[("at most", form, -1)]:
-                same = {position: same[one] if of == same[other] else of for position, of in same.items()}
-        return same
 
     def loads(self, known: dict[Any, bool]) -> dict[Any, int] | None:
         """Return values of the loads that make the formula true in this class, or None."""
         value = _value(self.formula, known)
         if value is False:
             return None
-        values = _consistent(known, self.coinciding(known))
+        on_diagonal = self.tied and known[("at most", _DIAGONAL, 0)] and not known[("at most", _DIAGONAL, -1)]
+        values = _consistent(known, {"p": "k"} if on_diagonal else {})
         if value or values is None:
             return values
         fact = _undecided(self.formula, known)
@@ -330,10 +308,7 @@ def _consistent(known: dict[Any, bool], same: dict[str, str]) -> dict[Any, int] 
         return None
     numbers = {find(term) for term in list(parent) if not isinstance(term, tuple)}
     fresh = (n for n in itertools.chain((1, 0), itertools.count(2)) if n not in numbers)
-    values = {
-        root: next(fresh) if isinstance(root, tuple) else root
-        for root in dict.fromkeys(map(find, list(parent)))
-    }
+    values = {root: next(fresh) if isinstance(root, tuple) else root for root in dict.fromkeys(map(find, list(parent)))}
     return truths | {term: values[find(term)] for term in list(parent) if isinstance(term, tuple)}
 
 
@@ -354,16 +329,22 @@ class _Chunks:
         self.other = [size for (_, size), value in _of_kind(known, "chunk") if not value]
         self.sizes = self.same + self.other
         self.distances = self._range(_Facts.k - _Facts.p)
+        if self.same:
+            nearest, farthest = self.distances
+            self.distances = max(nearest, 1 - min(self.same)), min(farthest, min(self.same) - 1)
 
     def _range(self, linear: Linear) -> tuple[float, float]:
         """Return the range of `linear` over the system, which has a solution."""
-        rows = [(0, *row) for row in self.system]
+        rows: list[Inequality] = [(0, *row) for row in self.system]
         rows += [(1, *self.problem.inequality(-linear)), (-1, *self.problem.inequality(linear))]
-        return bounds(rows, len(self.problem.variables) + 1) or (0, -1)
+        return bounds(rows, 0) or (0, -1)
 
     def _boxes(self, start: int, stop: float) -> Iterator[tuple[int, int, float, float]]:
         """Yield the boxes `first <= p <= last, low <= k <= high` in which the chunk facts hold."""
-        first = start
+        first, (nearest, farthest) = start, self.distances
+        # A boundary of a larger chunk is one of a smaller chunk that divides it.
+        if nearest > farthest or any(large % small == 0 for small in self.same for large in self.other):
+            return
         for _ in range(MOST_CELLS):
             if first >= stop:
                 return
@@ -379,7 +360,6 @@ class _Chunks:
                 )
                 ranges = [(low, min(high, left - 1)), (max(low, right), high)]
             for low, high in ranges:
-                nearest, farthest = self.distances
                 if low <= high and low - (after - 1) <= farthest and high - first >= nearest:
                     yield first, after - 1, low, high
             first = after
@@ -390,11 +370,9 @@ class _Chunks:
 
     def _repeats(self) -> bool:
         """Return whether each solution can be moved along the diagonal without end."""
-        step = [row[:-1] + (0,) for row in self.system]
-        step += [
-            self.problem.inequality(side) for one in (_Facts.k - 1, _Facts.p - 1) for side in (one, -one)
-        ]
-        return bounds(step, len(self.problem.variables)) is not None
+        step: list[Inequality] = [(*row[:-1], 0) for row in self.system]
+        step += [self.problem.inequality(side) for one in (_Facts.k - 1, _Facts.p - 1) for side in (one, -one)]
+        return bounds(step, TOTAL) is not None
 
     def _last_query(self) -> float:
         """Return a position p after which nothing new is found, where solutions don't repeat."""
@@ -411,25 +389,28 @@ class _Chunks:
 
     def smallest(self, better_than: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
         """Return the smallest solution that is smaller than `better_than`, or None; see `_Problem.variables`."""
-        count = len(self.problem.variables)
+        count, system = len(self.problem.variables), self.system + self.problem.totals
         if not self.sizes:
-            return _smaller(better_than, smallest(self.system, count))
+            return _smaller(better_than, smallest(system, count))
         best, found = better_than, None
         stop = math.inf if self._repeats() else self._last_query() + 1
         for first, last, low, high in self._boxes(int(self._range(_Facts.p)[0]), stop):
             if best is not None and first + 2 > best[TOTAL]:
                 break
-            box = [_Facts.p - first, -_Facts.p + last]
-            box += [_Facts.k - int(low)] if low > -math.inf else []
-            box += [-_Facts.k + int(high)] if high < math.inf else []
-            candidate = smallest(self.system + [self.problem.inequality(side) for side in box], count)
-            found = _smaller(best, candidate) or found
-            best = found or best
+            sides = [_Facts.p - first, -_Facts.p + last]
+            sides += [_Facts.k - int(low)] if low > -math.inf else []
+            sides += [-_Facts.k + int(high)] if high < math.inf else []
+            box = [self.problem.inequality(side) for side in sides]
+            if bounds(self.system + box, KEY) is None:
+                continue
+            candidate = _smaller(best, smallest(system + box, count))
+            if candidate is not None:
+                best = found = candidate
         return found
 
 
-def _smaller(best: tuple[int, ...] | None, candidate: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return candidate if candidate is not None and (best is None or candidate < best) else None
+def _smaller(best: tuple[int, ...] | None, candidate: tuple[int, ...]) -> tuple[int, ...] | None:
+    return candidate if best is None or candidate < best else None
 
 
 @functools.lru_cache(maxsize=65536)
@@ -488,12 +469,12 @@ class _Samples:
         self.k = np.where(near, np.maximum(self.q + self.past + before_k % 9 - 4, 0), self.k)
         self.p = self.q + self.past
         self.q_len = self.q + 1 + after_q
-        self.k_len = np.maximum(self.k, self.p) + 1 + before_k
+        self.k_len = np.maximum(self.k + 1, self.q_len + self.past) + before_k
         self.true = np.ones(count, bool)
         self.zero = np.zeros(count, np.int64)
 
     def load(self, name: str, axes: str) -> np.ndarray:
-        mixed = self.zero + zlib.crc32(name.encode())
+        mixed = self.zero + zlib.crc32(name.encode("utf-8", "surrogatepass"))
         for axis in axes[1:].replace("h", ""):
             mixed = (mixed * 48271 + getattr(self, axis) + 11) % (2**31 - 1)
         mixed = mixed * 48271 % (2**31 - 1) // 64
@@ -503,7 +484,7 @@ class _Samples:
         value = self.zero + affine.const + affine.past * self.past
         value = value + affine.q_len * self.q_len + affine.k_len * self.k_len
         if affine.row is not None:
-            value = value + zlib.crc32(affine.row.encode()) % 64
+            value = value + zlib.crc32(affine.row.encode("utf-8", "surrogatepass")) % 64
         return value
 
 

@@ -18,7 +18,7 @@ _ALLOWED = {"past": (0, 1), "q_len": (0, -1), "k_len": (0, 1)}
 def format_name(name: str) -> str:
     """Write a tensor name as mask text does: bare if it is an identifier, else as a JSON string."""
     bare = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
-    return name if bare and name not in ("past", "Q", "K") else json.dumps(name)
+    return name if bare and name not in ("past", "Q", "K") else json.dumps(name, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ Q = Affine(q_len=1)
 K = Affine(k_len=1)
 
 
-def Row(name: str) -> Affine:  # noqa: N802 - a constructor in the user's eyes
+def Row(name: str) -> Affine:
     """Return the value of the int tensor `name` of shape [B], for use in a row argument.
 
     Raises
@@ -131,7 +131,8 @@ def as_affine(value: Affine | int, what: str) -> Affine:
     """
     if isinstance(value, bool) or not isinstance(value, (Affine, Integral)):
         raise TypeError(
-            f"{what} is an integer, `past`, or a sum such as `Row('nonpad') - Q`; got {value!r} ({type(value).__name__})"
+            f"{what} is an integer, `past`, or a sum such as `Row('nonpad') - Q`; "
+            f"got {value!r} ({type(value).__name__})"
         )
     value = _number(value)
     fits = all(getattr(value, symbol) in allowed for symbol, allowed in _ALLOWED.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 
 from .mask_leaves import LEAVES, Expr
@@ -18,38 +19,41 @@ _DUAL = {"and": "or", "or": "and"}
 _RANK = {name: rank for rank, name in enumerate(LEAVES)}
 
 
-def _interval(expr: Expr) -> tuple[Affine, int | None, int | None] | None:
-    """Return (s, low, high) if the expression is q + s + low <= k <= q + s + high; None is no bound."""
+Bounds = tuple[float, float]
+
+
+def _interval(expr: Expr) -> tuple[Affine, Bounds] | None:
+    """Return (s, (low, high)) if the expression is q + s + low <= k <= q + s + high; infinite is no bound."""
     match expr:
         case ("causal", offset):
-            return offset.symbolic, None, offset.const
+            return offset.symbolic, (-math.inf, offset.const)
         case ("window", left, right, offset):
-            low = None if left < 0 else offset.const - left
-            return offset.symbolic, low, None if right < 0 else offset.const + right
+            low = -math.inf if left < 0 else offset.const - left
+            return offset.symbolic, (low, math.inf if right < 0 else offset.const + right)
         case ("chunked", 1):
-            return past, 0, 0
-        case ("not", inner):
-            match _interval(inner):
-                case (symbol, None, int(high)):
-                    return symbol, high + 1, None
-                case (symbol, int(low), None):
-                    return symbol, None, low - 1
+            return past, (0, 0)
+        case ("not", inner) if (interval := _interval(inner)) is not None:
+            symbol, (low, high) = interval
+            if low == -math.inf:
+                return symbol, (high + 1, math.inf)
+            if high == math.inf:
+                return symbol, (-math.inf, low - 1)
     return None
 
 
-def _from_interval(symbol: Affine, low: int | None, high: int | None) -> Expr:
-    match low, high:
-        case None, None:
-            return FULL
-        case None, int():
-            # `causal` where the offset says it all, else the window that reaches `high` past the query.
-            return ("window", -1, high, symbol) if high > 0 else ("causal", symbol + high)
-        case int(), None:
-            return ("not", ("causal", symbol + (low - 1))) if low > 0 else ("window", -low, -1, symbol)
-    if low > high:
+def _from_interval(symbol: Affine, bounds: Bounds) -> Expr:
+    low, high = bounds
+    if low > high or low == math.inf or high == -math.inf:
         return NOTHING
-    center = min(max(low, 0), high)
-    return "window", center - low, high - center, symbol + center
+    if low > -math.inf and high < math.inf:
+        center = int(min(max(low, 0), high))
+        return "window", int(center - low), int(high - center), symbol + center
+    if high < math.inf:
+        # `causal` where the offset says it all, else the window that reaches `high` past the query.
+        return ("window", -1, int(high), symbol) if high > 0 else ("causal", symbol + int(high))
+    if low > -math.inf:
+        return ("not", ("causal", symbol + int(low - 1))) if low > 0 else ("window", int(-low), -1, symbol)
+    return FULL
 
 
 def _negation(expr: Expr) -> Expr:
@@ -81,48 +85,45 @@ def _order(expr: Expr) -> tuple[int, int, str]:
     return int(head == "not"), _RANK[leaf[0]], text(expr)
 
 
-def _meet(intervals: list[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
-    lows = [low for low, _ in intervals if low is not None]
-    highs = [high for _, high in intervals if high is not None]
-    return [(max(lows, default=None), min(highs, default=None))]
+def _meet(intervals: list[Bounds]) -> list[Bounds]:
+    lows, highs = zip(*intervals, strict=True)
+    return [(max(lows), min(highs))]
 
 
-def _join(intervals: list[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
+def _join(intervals: list[Bounds]) -> list[Bounds]:
     """Unite intervals that overlap or touch."""
-    joined: list[tuple[int | None, int | None]] = []
-    for low, high in sorted(intervals, key=lambda i: (i[0] is not None, i[0] or 0)):
-        last = joined[-1] if joined else None
-        if last is not None and (last[1] is None or low is None or low <= last[1] + 1):
-            open_end = last[1] is None or high is None
-            joined[-1] = (last[0], None if open_end else max(last[1], high))  # type: ignore[type-var]
+    joined: list[Bounds] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], high)
         else:
             joined.append((low, high))
     return joined
 
 
-def _merge(parts: Iterable[Expr], combine: Callable[[list], list]) -> list[Expr]:
+def _merge(parts: Iterable[Expr], combine: Callable[[list[Bounds]], list[Bounds]]) -> list[Expr]:
     """Combine the windows with one offset; keep the rest."""
-    windows: dict[Affine, list[tuple[int | None, int | None]]] = {}
+    windows: dict[Affine, list[Bounds]] = {}
     others: list[Expr] = []
     for part in parts:
         interval = _interval(part)
         if interval is None:
             others.append(part)
         else:
-            windows.setdefault(interval[0], []).append(interval[1:])
-    merged = [
-        _from_interval(symbol, *bounds) for symbol, found in windows.items() for bounds in combine(found)
-    ]
+            windows.setdefault(interval[0], []).append(interval[1])
+    merged = [_from_interval(symbol, bounds) for symbol, found in windows.items() for bounds in combine(found)]
     return merged + list(dict.fromkeys(others))
 
 
 def _sides(expr: Expr) -> list[Expr]:
     """Split a window into its two bounds, so that each is kept only if it is needed."""
     interval = _interval(expr)
-    if interval is None or None in interval or interval[1] == interval[2]:
+    if interval is None:
         return [expr]
-    symbol, low, high = interval
-    return [_from_interval(symbol, low, None), _from_interval(symbol, None, high)]
+    symbol, (low, high) = interval
+    if math.inf in (-low, high) or low == high:
+        return [expr]
+    return [_from_interval(symbol, (low, math.inf)), _from_interval(symbol, (-math.inf, high))]
 
 
 def _without_implied(parts: list[Expr]) -> list[Expr]:
@@ -151,7 +152,7 @@ def simplify(expr: Expr) -> Expr:
     expr = _normal(expr)
     head, *parts = expr
     if head not in _DUAL:
-        return expr
+        return _joined("and", _conjunction([expr]), FULL)
     parts = [simplify(part) for part in parts]
     if head == "and":
         return _joined("and", _conjunction(parts), FULL)

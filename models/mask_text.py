@@ -45,9 +45,7 @@ def parse(source: str, constructors: Mapping[str, Callable[..., Any]]) -> Any:
     except SyntaxError as error:
         raise ValueError(f"cannot read the mask {source!r}: {error.msg}. {_HELP}") from None
     except (RecursionError, MemoryError):
-        raise ValueError(
-            f"cannot read a mask text of {len(source)} characters: it is nested too deeply"
-        ) from None
+        raise ValueError(f"cannot read a mask text of {len(source)} characters: it is nested too deeply") from None
 
 
 _HELP = (
@@ -93,9 +91,7 @@ class _Reader:
         try:
             return self.constructors[name](*arguments)
         except TypeError as error:
-            raise ValueError(
-                f"cannot read {ast.unparse(node)!r} in the mask {self.source!r}: {error}"
-            ) from None
+            raise ValueError(f"cannot read {ast.unparse(node)!r} in the mask {self.source!r}: {error}") from None
 
     def name(self, node: ast.expr) -> str:
         match node:
@@ -131,9 +127,7 @@ def _panel(attend: np.ndarray, title: str) -> list[str]:
     margin = len(str(max(q_len - 1, 0)))
     lines = [title] if title else []
     lines.append(" " * (margin + 1) + " ".join(str(k % 10) for k in range(k_len)))
-    lines += [
-        f"{q:>{margin}} " + " ".join("■" if value else "·" for value in attend[q]) for q in range(q_len)
-    ]
+    lines += [f"{q:>{margin}} " + " ".join("■" if value else "·" for value in attend[q]) for q in range(q_len)]
     width = max(map(len, lines), default=0)
     return [line.ljust(width) for line in lines]
 

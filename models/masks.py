@@ -17,7 +17,8 @@ With `p = q + past`, where `past` counts the keys of a cache that come before th
 | Prefix(length) | k < length[b] | int [B] |
 | KeyPadding(name, pad=0) | name[b, k] != pad | bool or int [B, K] |
 | QueryPadding(name, pad=0) | name[b, p] != pad | bool or int [B, K] |
-| Segments(name), Segments(k_name, q_name) | name[b, p] == name[b, k], or q_name[b, q] == k_name[b, k] | int [B, K], [B, Q] |
+| Segments(name) | name[b, p] == name[b, k] | int [B, K] |
+| Segments(k_name, q_name) | q_name[b, q] == k_name[b, k] | int [B, K] and [B, Q] |
 | Adjacency(name) | name[b, q, k] != 0 | bool or int [B or 1, Q, K] |
 | Dense(name) | name[b, h, q, k] | bool, broadcastable to [B, H, Q, K] |
 
@@ -120,15 +121,16 @@ class Mask:
         return self + -shift
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"the truth of the mask `{self}` is not defined: join masks by &, | and ~, not and, or and not"
-        )
+        raise TypeError(f"the truth of the mask `{self}` is not defined: join masks by &, | and ~, not and, or and not")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mask):
             return NotImplemented
         if self._expr == other._expr:
             return True
+        theirs = other.tensors
+        if any(spec.shape != theirs.get(name, spec).shape for name, spec in self.tensors.items()):
+            return False  # no tensor can be given to both
         return hash(self) == hash(other) and self.implies(other) and other.implies(self)
 
     def __hash__(self) -> int:
@@ -252,7 +254,7 @@ class Mask:
         return mask_grid.mask_mod(self._expr, str(self), past, q_len, k_len, tensors)
 
     def draw(self, q_len: int, k_len: int | None = None, past: int = 0, **tensors: Any) -> str:
-        """Draw the mask as text: a row per query, a column per key, a panel per batch row and head that differ.
+        """Draw the mask as text: a row per query, a column per key, a panel per batch row and head.
 
         Parameters
         ----------
@@ -277,8 +279,8 @@ class Mask:
     def to_onnx(self, *, opset_version: int = 20, dtypes: Mapping[str, Any] | None = None) -> onnx.ModelProto:
         """Return an ONNX model that computes the mask.
 
-        Its inputs are `q_len`, `k_len` and `past` (int64 scalars) and the mask's tensors by name; its output `mask` is
-        bool, of rank 4 and broadcastable to [B, H, Q, K]. It needs the packages of the extra `graph`.
+        Its inputs are `q_len`, `k_len` and `past` (int64 scalars) and the mask's tensors by name; its output `attend`
+        is bool, of rank 4 and broadcastable to [B, H, Q, K]. It needs the packages of the extra `graph`.
 
         Parameters
         ----------
@@ -317,9 +319,7 @@ def _name(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{what} is a tensor's name, a string; got {value!r} ({type(value).__name__})")
     if not value or value in _RESERVED:
-        raise ValueError(
-            f"{what} is a tensor's name, not empty and none of {', '.join(_RESERVED)}; got {value!r}"
-        )
+        raise ValueError(f"{what} is a tensor's name, not empty and none of {', '.join(_RESERVED)}; got {value!r}")
     return value
 
 
@@ -415,9 +415,7 @@ def QueryPadding(name: str, pad: int = 0) -> Mask:
     pad : int
         The value that stands for padding.
     """
-    return _leaf(
-        "query_padding", _name(name, "the name of QueryPadding"), _integer(pad, "the pad of QueryPadding")
-    )
+    return _leaf("query_padding", _name(name, "the name of QueryPadding"), _integer(pad, "the pad of QueryPadding"))
 
 
 def Segments(k_name: str, q_name: str | None = None) -> Mask:
