@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from maskport.models import (
     Causal,
+    CrossHeadFusion,
     Decoder,
     DecoderLayer,
     Encoder,
@@ -164,6 +165,14 @@ def test_one_tensor_may_feed_both_masks(x: Tensor) -> None:
     two = Decoder(DecoderLayer(E, H, FF, mask=KeyPadding("a"), memory_mask=KeyPadding("b")), 1).eval()
     two.load_state_dict(same.state_dict())
     assert torch.equal(same(x, x, m=RIGHT), two(x, x, a=RIGHT, b=RIGHT))
+
+
+def test_a_fusion_module_is_not_shared_by_the_two_attentions(x: Tensor) -> None:
+    fusion = CrossHeadFusion(E, H, E // H)
+    layer = DecoderLayer(E, H, FF, fusion=fusion)
+    assert layer.self_attn.fusion is fusion
+    assert layer.multihead_attn.fusion.out_proj.weight is not fusion.out_proj.weight
+    assert layer(x, x).shape == x.shape
 
 
 def test_a_full_target_mask_lets_the_fusion_mix_all_queries(x: Tensor, memory: Tensor) -> None:
