@@ -1,8 +1,6 @@
-"""Transformer encoder and decoder, named and ordered as in torch.nn, with mask expressions and a choice of
-head fusion.
+"""Transformer encoder and decoder, named as in torch.nn, with mask expressions and a choice of head fusion.
 
-All tensors are batch-first. A stack makes each distinct mask dense once per forward and shares it between its
-layers.
+All tensors are batch-first. A stack makes each distinct mask dense once per forward and shares it between its layers.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ _ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class _Layer(nn.Module):
-    """The feed-forward network of a layer, and its residual branches, each with a layer norm and a
-    dropout."""
+    """The feed-forward network of a layer, and its residual branches, each with a layer norm and a dropout."""
 
     def __init__(
         self,
