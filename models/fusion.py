@@ -1,7 +1,7 @@
 """How the H heads of an attention become one embedding.
 
-Each fusion takes the heads [B, H, S, V] and returns [B, S, E]; Z = H * V is the width of the concatenated heads. A fusion
-that mixes positions says so by `mixes_positions`, and is then called as `SelfAttentionFusion` is, with the mask.
+Each fusion takes the heads [B, H, S, V] and returns [B, S, E]; Z = H * V is the width of the concatenated heads.
+One that mixes positions says so by `mixes_positions`, and is then called as `SelfAttentionFusion` is, with the mask.
 """
 
 from __future__ import annotations
