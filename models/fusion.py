@@ -6,6 +6,7 @@ One that mixes positions says so by `mixes_positions`, and is then called as `Se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,15 @@ from torch import Tensor, nn
 
 from .attend import Attend, scaled_dot_product_attention
 
-__all__ = ["FUSIONS", "ConcatFusion", "CrossHeadFusion", "SelfAttentionFusion", "merge_heads", "split_heads"]
+__all__ = [
+    "FUSIONS",
+    "ConcatFusion",
+    "CrossHeadFusion",
+    "SelfAttentionFusion",
+    "merge_heads",
+    "split_heads",
+    "stack_heads",
+]
 
 
 def split_heads(x_BSZ: Tensor, num_heads: int) -> Tensor:
@@ -24,6 +33,11 @@ def split_heads(x_BSZ: Tensor, num_heads: int) -> Tensor:
 def merge_heads(x_BHSD: Tensor) -> Tensor:
     """[B, H, S, D] to [B, S, H * D]."""
     return x_BHSD.transpose(1, 2).flatten(2)
+
+
+def stack_heads(heads: Tensor | Sequence[Tensor]) -> Tensor:
+    """[B, H, S, V], also from a list of H tensors [B, S, V], as `need_heads` returns."""
+    return heads if isinstance(heads, Tensor) else torch.stack(tuple(heads), 1)
 
 
 class ConcatFusion(nn.Module):
@@ -52,9 +66,9 @@ class ConcatFusion(nn.Module):
         super().__init__()
         self.out_proj = nn.Linear(num_heads * head_dim, embed_dim, bias, device=device, dtype=dtype)
 
-    def forward(self, heads_BHSV: Tensor) -> Tensor:
-        """[B, H, S, V] to [B, S, E]."""
-        output: Tensor = self.out_proj(merge_heads(heads_BHSV))
+    def forward(self, heads_BHSV: Tensor | Sequence[Tensor]) -> Tensor:
+        """[B, H, S, V], or a list of H tensors [B, S, V], to [B, S, E]."""
+        output: Tensor = self.out_proj(merge_heads(stack_heads(heads_BHSV)))
         return output
 
 
@@ -102,7 +116,7 @@ class SelfAttentionFusion(nn.Module):
 
     def forward(
         self,
-        heads_BHSV: Tensor,
+        heads_BHSV: Tensor | Sequence[Tensor],
         attend: Attend | Tensor | None = None,
         *,
         past_key_value: tuple[Tensor, ...] | None = None,
@@ -112,8 +126,8 @@ class SelfAttentionFusion(nn.Module):
 
         Parameters
         ----------
-        heads_BHSV : Tensor
-            The heads' outputs.
+        heads_BHSV : Tensor or sequence of Tensor
+            The heads' outputs, [B, H, S, V] or H tensors [B, S, V].
         attend : Attend or Tensor, optional
             The mask between the positions, [B, H, S, past + S]. None lets each position attend every other.
         past_key_value : tuple of two Tensors, optional
@@ -121,7 +135,7 @@ class SelfAttentionFusion(nn.Module):
         use_cache : bool
             Whether to return the keys and values as well, [B, H, past + S, V] each.
         """
-        x_BSZ = merge_heads(heads_BHSV)
+        x_BSZ = merge_heads(stack_heads(heads_BHSV))
         query, key, value = (
             split_heads(project(x_BSZ), self.num_heads) for project in (self.q_proj, self.k_proj, self.v_proj)
         )
@@ -174,10 +188,10 @@ class CrossHeadFusion(nn.Module):
         self.norm = nn.LayerNorm(width, layer_norm_eps, bias=bias, device=device, dtype=dtype)
         self.out_proj = nn.Linear(width, embed_dim, bias, device=device, dtype=dtype)
 
-    def forward(self, heads_BHSV: Tensor) -> Tensor:
-        """[B, H, S, V] to [B, S, E]."""
+    def forward(self, heads_BHSV: Tensor | Sequence[Tensor]) -> Tensor:
+        """[B, H, S, V], or a list of H tensors [B, S, V], to [B, S, E]."""
         # A token's heads are the sequence here, so tokens stand where attention has its heads.
-        x_BSHV = heads_BHSV.transpose(1, 2)
+        x_BSHV = stack_heads(heads_BHSV).transpose(1, 2)
         mixed, _ = scaled_dot_product_attention(
             self.q_proj(x_BSHV),
             self.k_proj(x_BSHV),

@@ -128,7 +128,7 @@ class _Graph:
         return value if affine.row is None else value + self.load(affine.row, "b")
 
 
-def to_onnx(expr: Expr, text: str, opset_version: int, dtypes: Mapping[str, Any]) -> onnx.ModelProto:
+def to_onnx(expr: Expr, mask: object, opset_version: int, dtypes: Mapping[str, Any]) -> onnx.ModelProto:
     """Write an expression as an ONNX model; see `Mask.to_onnx`."""
     import onnx_ir as ir
     import onnx_ir.passes.common as passes
@@ -138,7 +138,7 @@ def to_onnx(expr: Expr, text: str, opset_version: int, dtypes: Mapping[str, Any]
     specs = tensors_of(expr)
     if unknown := dtypes.keys() - specs.keys():
         has = ", ".join(specs) or "none"
-        raise TypeError(f"the mask `{text}` has no tensor {', '.join(sorted(unknown))}; its tensors: {has}")
+        raise TypeError(f"the mask `{mask}` has no tensor {', '.join(sorted(unknown))}; its tensors: {has}")
     inputs = {name: ir.val(name, ir.DataType.INT64, ()) for name in LENGTHS}
     for name, spec in specs.items():
         inputs[name] = ir.val(name, _onnx_type(spec, dtypes.get(name)), [_DIMENSIONS[axis] for axis in spec.dims])

@@ -22,12 +22,12 @@ def is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _check_names(expr: Expr, text: str, tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
+def _check_names(expr: Expr, mask: object, tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
     specs = tensors_of(expr)
     if tensors.keys() != specs.keys():
         needs = ", ".join(f"{name} ({spec.shape})" for name, spec in specs.items()) or "no tensor"
         given = ", ".join(tensors) or "none"
-        raise TypeError(f"the mask `{text}` needs {needs}; given: {given}. Pass each by its name, and no other")
+        raise TypeError(f"the mask `{mask}` needs {needs}; given: {given}. Pass each by its name, and no other")
     return specs
 
 
@@ -89,9 +89,9 @@ class _Grid:
         return value if affine.row is None else value + self.load(affine.row, "b")
 
 
-def dense(expr: Expr, text: str, q_len: int, k_len: int, past: int, device: Any, tensors: Mapping[str, Any]) -> Any:
+def dense(expr: Expr, mask: object, q_len: int, k_len: int, past: int, device: Any, tensors: Mapping[str, Any]) -> Any:
     """Evaluate an expression at every point; see `Mask.dense`."""
-    specs = _check_names(expr, text, tensors)
+    specs = _check_names(expr, mask, tensors)
     devices = [tensor.device for tensor in tensors.values() if is_torch(tensor)]
     xp: ModuleType = np
     placed: dict[str, Any]
@@ -141,19 +141,19 @@ class _Point:
 
 
 def mask_mod(
-    expr: Expr, text: str, past: int, q_len: int | None, k_len: int | None, tensors: Mapping[str, Any]
+    expr: Expr, mask: object, past: int, q_len: int | None, k_len: int | None, tensors: Mapping[str, Any]
 ) -> Callable[[Any, Any, Any, Any], Any]:
     """Return an expression as a FlexAttention callable; see `Mask.mask_mod`."""
     import torch
 
-    specs = _check_names(expr, text, tensors)
+    specs = _check_names(expr, mask, tensors)
     placed = {name: torch.as_tensor(tensor) for name, tensor in tensors.items()}
     for name, spec in specs.items():
         _check_dtype(spec, placed[name])
     offsets = [argument for leaf in leaves_of(expr) for argument in leaf[1:] if isinstance(argument, Affine)]
     for symbol, length, used in (("Q", q_len, "q_len"), ("K", k_len, "k_len")):
         if length is None and any(getattr(offset, used) for offset in offsets):
-            raise TypeError(f"the mask `{text}` depends on {symbol}: pass {used}=...")
+            raise TypeError(f"the mask `{mask}` depends on {symbol}: pass {used}=...")
     lengths = {"Q": q_len or 0, "K": k_len or 0}
 
     def attend(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:

@@ -228,7 +228,7 @@ class Mask:
         ValueError
             If a tensor has the wrong shape.
         """
-        return mask_grid.dense(self._expr, str(self), q_len, k_len, past, device, tensors)
+        return mask_grid.dense(self._expr, self, q_len, k_len, past, device, tensors)
 
     def mask_mod(
         self, past: int = 0, *, q_len: int | None = None, k_len: int | None = None, **tensors: Any
@@ -251,7 +251,7 @@ class Mask:
         TypeError
             If a tensor or a length is missing or unknown.
         """
-        return mask_grid.mask_mod(self._expr, str(self), past, q_len, k_len, tensors)
+        return mask_grid.mask_mod(self._expr, self, past, q_len, k_len, tensors)
 
     def draw(self, q_len: int, k_len: int | None = None, past: int = 0, **tensors: Any) -> str:
         """Draw the mask as text: a row per query, a column per key, a panel per batch row and head.
@@ -296,7 +296,7 @@ class Mask:
         ValueError
             If a tensor can't have that type, is called as a length is, or the opset is too old.
         """
-        return mask_graph.to_onnx(self._expr, str(self), opset_version, dtypes or {})
+        return mask_graph.to_onnx(self._expr, self, opset_version, dtypes or {})
 
 
 def _leaf(kind: str, *arguments: Any) -> Mask:

@@ -149,3 +149,18 @@ def test_any_module_that_takes_heads_is_a_fusion(heads: Tensor) -> None:
 
     module = MaskedMultiHeadAttention(12, 3, fusion=Mean())
     assert module(torch.randn(B, S, 12)).shape == (B, S, 4)
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_a_list_of_heads_is_taken_as_their_stack(name: str, heads: Tensor) -> None:
+    fusion = FUSIONS[name](E, H, V)
+    torch.testing.assert_close(fusion(list(heads.unbind(1))), fusion(heads))
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_heads_of_an_attention_can_be_fused_outside_of_it(name: str) -> None:
+    attention = MaskedMultiHeadAttention(E, H, head_dim=V, mask=Causal(), fusion=name).eval()
+    output, heads = attention(torch.randn(B, S, E), need_heads=True)
+    assert [head.shape for head in heads] == [(B, S, V)] * H
+    masked = (Causal().dense(S, S, device="cpu"),) if attention.mixes_positions else ()
+    torch.testing.assert_close(attention.fusion(heads, *masked), output)
