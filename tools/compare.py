@@ -210,9 +210,9 @@ def _eager(module: nn.Module, inputs: Mapping[str, Any], names: Sequence[str]) -
     import torch
     from torch.utils import _pytree as pytree
 
-    from ..export.module_state import evaluation, no_fast_path
+    from ..export.module_state import evaluation
 
-    with torch.no_grad(), evaluation(module), no_fast_path():
+    with torch.no_grad(), evaluation(module):
         leaves = [leaf for leaf in pytree.tree_leaves(module(**inputs)) if isinstance(leaf, torch.Tensor)]
     return {name: leaf.numpy() for name, leaf in zip(names, leaves, strict=True)}
 

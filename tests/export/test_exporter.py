@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from maskport.export import Exported, ExportError, export
+from maskport.export import Exported, ExportError, export, exporter
 from maskport.export.module_state import evaluation
 from maskport.export.traces import TRACE_KEY
 from maskport.models.masks import Causal, KeyPadding, Segments
@@ -170,6 +170,39 @@ def test_positional_examples_and_output_names() -> None:
     assert list(Session(named.serialize(), device="cpu").run({"x": x, "y": x})) == ["double", "next"]
     with pytest.raises(ExportError, match=r"has 2 outputs, output_names gives 1"):
         export(Double(), (x, x), output_names=["double"])
+
+
+class Names(nn.Module):
+    """Its outputs are named as PyTorch names values in between, and as each other's values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, mul: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = self.first(mul)
+        return {"linear_1": hidden * 2, "linear": self.second(hidden), "second.weight": mul * 3}
+
+
+def test_a_name_that_another_value_has_is_freed() -> None:
+    torch.manual_seed(0)
+    module, x = Names(), torch.randn(2, 3)
+    exported = export(module, {"mul": x})
+    expected = module(x)
+    assert exported.output_names == list(expected)
+    outputs = Session(exported.serialize(), device="cpu").run({"mul": x})
+    for name, value in expected.items():
+        torch.testing.assert_close(outputs[name], value.detach())
+
+
+def test_large_weights_go_beside_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(exporter, "MAX_INLINE_BYTES", 50)
+    x = torch.randn(2, 3)
+    module = nn.Linear(3, 64)
+    export(module, (x,), tmp_path / "m.onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {"m.onnx", "m.onnx.data"}
+    outputs = Session(tmp_path / "m.onnx", device="cpu").run({"input": x})
+    torch.testing.assert_close(outputs["output"], module(x).detach())
 
 
 def test_opset_version_is_kept() -> None:
