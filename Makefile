@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# onnxruntime-gpu also runs on CPUs, but has wheels for x86-64 Linux and Windows only.
-ORT := $(if $(filter Linux-x86_64 MINGW64%-x86_64,$(shell uname -sm | tr ' ' -)),gpu,cpu)
+# onnxruntime-gpu also runs on CPUs, but has no wheel for macOS or Arm.
+ORT := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),gpu,cpu)
 
 .PHONY: demo test lint clean
 

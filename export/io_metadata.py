@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 IO_KEY = "maskport.io"
+IO_VERSION = 1
 ROLES = ("tokens", "mask", "positions", "packing", "other")
 # Names that say their role, whatever a mask expression makes of them (`padding(input_ids != 1)`).
 KNOWN = {"input_ids": "tokens", "position_ids": "positions", "cache_position": "positions"}
@@ -47,7 +48,7 @@ def describe_io(graph: ir.Graph, module: nn.Module, roles: Mapping[str, str]) ->
         if named_by and len(axes) == 2 and all(mask.implies(KeyPadding(name)) for mask in named_by):
             inputs[name]["pad"] = 0
     outputs = {str(value.name): {"axes": _axes(value)} for value in graph.outputs}
-    return json.dumps({"version": 1, "inputs": inputs, "outputs": outputs})
+    return json.dumps({"version": IO_VERSION, "inputs": inputs, "outputs": outputs})
 
 
 def masks_of(module: nn.Module) -> list[Mask]:

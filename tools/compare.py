@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.io_metadata import IO_KEY
+from ..export.io_metadata import IO_KEY, IO_VERSION
 from ..models.masks import Mask
 from ..runtime import InputError, ModelError, Session
 from .patterns import NAMES, padding_patterns
@@ -132,7 +132,7 @@ def compare(
     InputError
         If a pattern's name is unknown.
     ModelError
-        If the candidate doesn't say which axes its inputs have.
+        If the candidate doesn't say which axes its inputs have, or says it in a version that isn't known.
     """
     if unknown := set(patterns) - set(NAMES):
         raise InputError(f"unknown padding patterns {', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
@@ -171,6 +171,8 @@ class _Plan:
         if IO_KEY not in session.metadata:
             raise ModelError(f"the file has no {IO_KEY} metadata; export it with maskport.export.export")
         io = json.loads(session.metadata[IO_KEY])
+        if io["version"] != IO_VERSION:
+            raise ModelError(f"the file's {IO_KEY} has version {io['version']}, this release reads {IO_VERSION}")
         axes = {name: entry["axes"] for name, entry in io["inputs"].items()}
         masks = tuple(
             name

@@ -146,6 +146,18 @@ def test_what_cannot_be_compared_is_an_error(encoder: nn.Module, session: Sessio
         compare(fixed, linear, {"input": torch.randn(2, 4)})
 
 
+def test_metadata_that_is_missing_or_unknown_is_refused() -> None:
+    linear = nn.Linear(4, 4)
+    inputs = {"input": torch.randn(2, 3, 4)}
+    exported = export(linear, inputs, dynamic_shapes={"input": AXES})
+    exported.model.metadata_props["maskport.io"] = '{"version": 99}'
+    with pytest.raises(ModelError, match="version 99, this release reads 1"):
+        compare(Session(exported.serialize(), device="cpu"), linear, inputs)
+    del exported.model.metadata_props["maskport.io"]
+    with pytest.raises(ModelError, match=r"no maskport.io metadata; export it with maskport.export.export"):
+        compare(Session(exported.serialize(), device="cpu"), linear, inputs)
+
+
 def test_the_table_fits_and_shows_the_failure(dropped: Comparison) -> None:
     console = Console(width=80)
     with console.capture() as capture:
