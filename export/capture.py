@@ -36,6 +36,8 @@ def capture(
         collected() as messages,
         evaluation(module),
         no_fast_path(),
+        # Traced with gradients and decomposed without, attention with a trained bias (T5) gets other strides and fails.
+        torch.no_grad(),
         forward_of(module, list(tensors), constants),
     ):
         try:

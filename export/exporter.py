@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from .errors import ExportError
 from .io_metadata import IO_KEY, describe_io
+from .repairs import repair
 from .traces import shorten_traces
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ class Exported:
         Where it was written, or None.
     warnings
         What PyTorch and the exporter said meanwhile, each message once.
+    repairs
+        Names of the repairs that the graph needed to run in ONNX Runtime.
     """
 
     model: ir.Model
     path: Path | None
     warnings: tuple[str, ...]
+    repairs: tuple[str, ...] = ()
 
     @property
     def input_names(self) -> list[str]:
@@ -118,14 +122,15 @@ def export(
         raise ExportError("export needs PyTorch; pip install 'maskport[torch]'") from error
 
     model, warnings = capture(module, example_inputs, dynamic_shapes or {}, opset_version, output_names)
+    repairs = repair(model)
     shorten_traces(model)
     model.metadata_props[IO_KEY] = describe_io(model.graph, module, roles or {})
     if path is None:
-        return Exported(model, None, warnings)
+        return Exported(model, None, warnings, repairs)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = sum(
         value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None
     )
     ir.save(model, path, external_data=f"{path.name}.data" if weights > MAX_INLINE_BYTES else None)
-    return Exported(model, path, warnings)
+    return Exported(model, path, warnings, repairs)
