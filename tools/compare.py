@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..export.io_metadata import IO_KEY, IO_VERSION
+from ..export.patterns import NAMES, padding_patterns
 from ..models.masks import Mask
 from ..runtime import InputError, ModelError, Session
-from .patterns import NAMES, padding_patterns
 
 if TYPE_CHECKING:
     from torch import nn

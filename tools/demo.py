@@ -17,10 +17,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from ..export.patterns import NAMES
 from ..runtime.errors import MaskportError
 from .compare import SIZES, Comparison, compare
 from .demo_sentences import QUERIES, SENTENCES
-from .patterns import NAMES
 from .tables import comparison_table, error_text, verdict
 
 if TYPE_CHECKING:

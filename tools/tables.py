@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.table import Table
 
 from .compare import Comparison
-from .patterns import NAMES
+from ..export.patterns import NAMES
 
 
 def verdict(ok: bool) -> str:
