@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..export.errors import ExportError
-from ..runtime.errors import MaskportError
+from .commands import Command, Commands, Verbose
+from .screen import Screen
 
 app = typer.Typer(
     name="maskport",
     help="PyTorch attention to ONNX Runtime without losing what its masks mean.",
-    no_args_is_help=True,
+    epilog="Exit codes: 0 done and clean; 1 it ran and found something wrong; 2 it could not run.",
+    cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
+SPEC = "A built-in name (see `maskport models`), package.module:callable, path.py:callable or hf:FOLDER."
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+
 
 def main() -> None:
-    """Run the command line: an expected error is a message on standard error and exit code 2."""
-    try:
-        app()
-    except (MaskportError, ExportError) as error:
-        typer.echo(f"maskport: {error}", err=True)
-        sys.exit(2)
+    """Run the command line."""
+    app()
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,13 +47,122 @@ def common(
 
 
 # Each command imports what it needs when it is called: the help must not wait for torch or ONNX Runtime.
+# It returns its exit code and prints through its screen alone; what the libraries print is collected meanwhile.
 
 
-@app.command()
+@app.command(cls=Command)
+def models(context: typer.Context, as_json: Json = False, verbose: Verbose = False) -> int:
+    """List the built-in models."""
+    from .builtin import BUILTINS
+    from .tables import plain_table
+
+    screen: Screen = context.obj
+    if as_json:
+        rows = [{"name": name, "mask": str(model.mask), "what": model.what} for name, model in BUILTINS.items()]
+        screen.json({"format": 1, "models": rows})
+        return 0
+    table = plain_table("name", "what, and the mask of its self-attention")
+    for name, model in BUILTINS.items():
+        table.add_row(name, f"{model.what}\n[cyan]{model.mask}[/]")
+    screen.out.print(table)
+    return 0
+
+
+@app.command(cls=Command)
+def export(
+    context: typer.Context,
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC, show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
+    opset: Annotated[int | None, typer.Option(help="ONNX operator set.", show_default="the exporter's")] = None,
+    verbose: Verbose = False,
+) -> int:
+    """Export a module to ONNX."""
+    from ..export import export
+    from .files import check_output
+    from .spec import load
+
+    screen: Screen = context.obj
+    check_output(output)
+    with screen.progress(f"Export {spec}"):
+        source = load(spec)
+        exported = export(
+            source.module,
+            source.example_inputs,
+            output,
+            dynamic_shapes=source.dynamic_shapes,
+            opset_version=opset,
+        )
+    screen.messages.extend(exported.warnings)
+    return 0
+
+
+@app.command(cls=Command)
+def run(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
+    inputs: Annotated[
+        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME:DIMxDIM", help="Shape of a drawn input; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A .npz file for the outputs.", show_default=False)
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Run a model once and print its outputs in figures; exit code 1 if NaN comes out where none went in."""
+    from ..runtime import Session
+    from .errors import ToolError
+    from .files import check_output, save_arrays
+    from .inputs import draw_inputs, parse_sizes, read_inputs
+    from .run import summarise, summary_table
+
+    screen: Screen = context.obj
+    if output is not None:
+        check_output(output)
+    if inputs is not None and sizes:
+        raise ToolError("--inputs and --input were both given; --input is for inputs that are drawn")
+    drawn = parse_sizes(sizes or ())
+    with screen.progress(f"Run {model.name}"):
+        session = Session(model, device=device)
+        given = draw_inputs(session, drawn) if inputs is None else read_inputs(inputs, session)
+        results = session.run(given)
+    if output is not None:
+        save_arrays(output, results)
+    before, after = summarise(given), summarise(results)
+    wrong = any(summary.nans for summary in after) and not any(summary.nans for summary in before)
+    if as_json:
+        screen.json(
+            {
+                "format": 1,
+                "model": str(model),
+                "device": session.device,
+                "ok": not wrong,
+                "inputs": [summary.to_json() for summary in before],
+                "outputs": [summary.to_json() for summary in after],
+            }
+        )
+    else:
+        screen.out.print(f"{model} on {session.device}, inputs {'drawn' if inputs is None else f'of {inputs}'}\n")
+        screen.out.print(summary_table("input", before))
+        screen.out.print()
+        screen.out.print(summary_table("output", after))
+        if wrong:
+            screen.out.print("\n[bold red]NaN[/] came out, though none went in.")
+    return int(wrong)
+
+
+@app.command(cls=Command)
 def demo(
+    context: typer.Context,
     folder: Annotated[Path, typer.Option(help="Where the exported files stay.")] = Path("build/demo"),
-) -> None:
+    verbose: Verbose = False,
+) -> int:
     """Export a reference encoder and all-MiniLM-L6-v2, and compare both with PyTorch."""
     from .demo import run
 
-    raise typer.Exit(0 if run(folder) else 1)
+    return 0 if run(folder, context.obj) else 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..models import Mask
     from ..runtime import Session
+    from .screen import Screen
 
 NEEDS = {
     "torch": "pip install 'maskport[hf,cpu]'",
@@ -55,7 +53,7 @@ class Check:
     ok: bool
 
 
-def run(folder: Path) -> bool:
+def run(folder: Path, screen: Screen) -> bool:
     """Run the demonstration and print it; the exported files stay in `folder`.
 
     Returns
@@ -71,22 +69,22 @@ def run(folder: Path) -> bool:
     for package, command in NEEDS.items():
         if importlib.util.find_spec(package) is None:
             raise MaskportError(f"the demo needs {package}; {command}")
-    # Bound to today's stream: the exports redirect sys.stdout while progress is shown.
-    console = Console(file=sys.stdout, highlight=False)
+    console = screen.out
     start = time.perf_counter()
-    checks = [*show_encoder(console, folder / "encoder.onnx"), *show_minilm(console, folder / "minilm.onnx")]
+    checks = [*show_encoder(screen, folder / "encoder.onnx"), *show_minilm(screen, folder / "minilm.onnx")]
     console.print(_summary(checks))
     console.print()
     console.print(f"Files are in {folder}. {time.perf_counter() - start:.0f} s.")
     return all(check.ok for check in checks)
 
 
-def show_encoder(console: Console, path: Path) -> list[Check]:
+def show_encoder(screen: Screen, path: Path) -> list[Check]:
     """Export and compare a reference encoder that is causal, padded, and fuses heads by a second attention."""
     import torch
 
     from ..models import Causal, Encoder, EncoderLayer, KeyPadding
 
+    console = screen.out
     mask = Causal() & KeyPadding("attention_mask")
     console.rule(f"[bold]1. A reference encoder[/] with mask {mask}", align="left")
     console.print("\nWhat the mask says of five tokens, the first two of them padding (■ attends):\n")
@@ -95,21 +93,21 @@ def show_encoder(console: Console, path: Path) -> list[Check]:
     torch.manual_seed(0)
     encoder = Encoder(EncoderLayer(128, 4, 256, mask=mask, fusion="self_attention"), num_layers=3)
     example = {"src": torch.randn(2, 5, 128), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
-    _, comparison = _export_and_compare(console, encoder, example, path, mask)
+    _, comparison = _export_and_compare(screen, encoder, example, path, mask)
     return [Check("encoder: valid rows", len(comparison.cases), comparison.worst, WITHIN, comparison.ok)]
 
 
-def show_minilm(console: Console, path: Path) -> list[Check]:
+def show_minilm(screen: Screen, path: Path) -> list[Check]:
     """Export and compare all-MiniLM-L6-v2 with its weights, and search sentences with both."""
+    console = screen.out
     console.rule("[bold]2. all-MiniLM-L6-v2[/] with its weights", align="left")
     console.print()
     model, tokenizer = load_minilm()
-    session, comparison = _export_and_compare(console, model, minilm_example(), path, None)
+    session, comparison = _export_and_compare(screen, model, minilm_example(), path, None)
 
-    with _progress(console) as progress:
-        task = progress.add_task(f"Search {len(SENTENCES)} sentences with both", total=2)
+    with screen.progress(f"Search {len(SENTENCES)} sentences with both", 2) as advance:
         ours = search(tokenizer, lambda batch: session.run(batch)["last_hidden_state"])
-        progress.advance(task)
+        advance()
         theirs = search(tokenizer, eager(model))
     console.print("[dim]Nearest sentences by cosine of the mean-pooled tokens:[/]\n")
     for query, row in zip(QUERIES, ours, strict=True):
@@ -191,33 +189,25 @@ def ranking(scores: np.ndarray) -> np.ndarray:
 
 
 def _export_and_compare(
-    console: Console, module: nn.Module, example: dict[str, Any], path: Path, mask: Mask | None
+    screen: Screen, module: nn.Module, example: dict[str, Any], path: Path, mask: Mask | None
 ) -> tuple[Session, Comparison]:
     from ..export import export
     from ..runtime import Session
 
+    console = screen.out
     start = time.perf_counter()
-    with _progress(console) as progress:
-        progress.add_task(f"Export {path.name}", total=None)
+    with screen.progress(f"Export {path.name}"):
         exported = export(module, example, path, dynamic_shapes=dict.fromkeys(example, AXES))
     megabytes, seconds = path.stat().st_size / 1e6, time.perf_counter() - start
     console.print(f"{path.name}: {megabytes:.1f} MB, opset {exported.opset}, exported in {seconds:.0f} s.\n")
 
     session = Session(path, device="cpu")
-    with _progress(console) as progress:
-        # At small sizes some patterns are the same, and run once.
-        task = progress.add_task("Compare with PyTorch", total=len(SIZES) * len(NAMES))
-        comparison = compare(
-            session, module, example, mask=mask, tolerance=TOLERANCE, on_case=lambda case: progress.advance(task)
-        )
+    # At small sizes some patterns are the same, and run once.
+    with screen.progress("Compare with PyTorch", len(SIZES) * len(NAMES)) as advance:
+        comparison = compare(session, module, example, mask=mask, tolerance=TOLERANCE, on_case=lambda case: advance())
     console.print(comparison_table(comparison))
     console.print()
     return session, comparison
-
-
-def _progress(console: Console) -> Progress:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _summary(checks: list[Check]) -> Table:

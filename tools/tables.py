@@ -6,8 +6,16 @@ from dataclasses import replace
 
 from rich.table import Table
 
-from .compare import Comparison
 from ..export.patterns import NAMES
+from .compare import Comparison
+
+
+def plain_table(*columns: str) -> Table:
+    """Return an empty table without lines; a column whose title begins with ``>`` is set to the right."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column[:1] == ">" else "left", overflow="fold")
+    return table
 
 
 def verdict(ok: bool) -> str:
@@ -22,12 +30,7 @@ def error_text(error: float | None) -> str:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return one line per padding pattern: sizes, valid rows, worst error, verdict."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("padding")
-    table.add_column("batch x length")
-    table.add_column("valid rows", justify="right")
-    table.add_column("worst error", justify="right")
-    table.add_column("")
+    table = plain_table("padding", "batch x length", ">valid rows", ">worst error", "")
     for name in NAMES:
         part = replace(comparison, cases=tuple(case for case in comparison.cases if case.pattern == name))
         if part.cases:

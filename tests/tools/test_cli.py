@@ -30,7 +30,7 @@ def test_the_demo_exits_with_its_verdict(
     agreed: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folders: list[Path] = []
-    monkeypatch.setattr(demo, "run", lambda folder: folders.append(folder) or agreed)
+    monkeypatch.setattr(demo, "run", lambda folder, screen: folders.append(folder) or agreed)
     assert invoke(cli.app, ["demo", "--folder", str(tmp_path)]).exit_code == code
     assert folders == [tmp_path]
 
@@ -49,7 +49,7 @@ def test_a_missing_package_is_one_line_and_exit_code_2(
 def test_expected_errors_are_messages(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(folder: Path) -> bool:
+    def fail(folder: Path, screen: object) -> bool:
         raise error
 
     monkeypatch.setattr(demo, "run", fail)

