@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
+from onnx_ir.passes.common import ShapeInferencePass
 
 from ..probe import shares_rotary_caches
 
@@ -23,20 +24,22 @@ class RotaryBatchPass(InPlacePass):
 
     def call(self, model: ir.Model) -> PassResult:
         """Repair the model; it is modified if a node had such caches."""
-        nodes = [node for node in _nodes(model) if _keeps_batch_one(node)]
+        nodes = [node for node in _nodes(model) if _takes_caches_by_row(node)]
         if not nodes or shares_rotary_caches():
             return PassResult(model, modified=False)
-        expanded: dict[tuple[object, ...], ir.Value] = {}
+        # PyTorch's exporter leaves the shapes of the caches out.
+        twins = dict(zip(_nodes(model), _nodes(ShapeInferencePass()(model.clone()).model), strict=True))
+        batches = {node: [_batch(value) for value in twins[node].inputs[:3]] for node in nodes}
+        nodes = [node for node in nodes if batches[node][0] != 1 and batches[node][1:] == [1, 1]]
+        shapes: dict[tuple[object, object], ir.Value] = {}
         for node in nodes:
-            x = node.inputs[0]
-            assert x is not None
+            # What has no name may be any size.
+            key = (node.graph, batches[node][0] or node)
+            if key not in shapes:
+                shapes[key] = _batch_shape(node)
             for index in CACHES:
-                cache = node.inputs[index]
-                key = (node.graph, cache, _batch(x))
-                if key not in expanded:
-                    expanded[key] = _expand(node, index)
-                node.replace_input_with(index, expanded[key])
-        return PassResult(model, modified=True)
+                _expand(node, index, shapes[key])
+        return PassResult(model, modified=bool(nodes))
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:
@@ -44,40 +47,39 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
         yield from graph.all_nodes()
 
 
-def _keeps_batch_one(node: ir.Node) -> bool:
-    """Whether it takes caches by row (no position_ids), whose batch is 1 where that of x is not."""
-    if (node.domain, node.op_type) != ("", "RotaryEmbedding") or any(node.inputs[3:]):
-        return False
-    x, *caches = node.inputs[:3]
-    if x is None or _batch(x) == 1:
-        return False
-    return all(
-        cache is not None and cache.shape is not None and len(cache.shape) == 3 and cache.shape[0] == 1
-        for cache in caches
-    )
+def _takes_caches_by_row(node: ir.Node) -> bool:
+    """Whether cos and sin are given for each row and token, not looked up by position_ids."""
+    return (node.domain, node.op_type) == ("", "RotaryEmbedding") and not any(node.inputs[3:])
 
 
-def _batch(x: ir.Value) -> object:
-    """Return the size or the name of the batch; the value itself, which shares with no other, where it has none."""
-    dim = x.shape[0] if x.shape is not None else None
-    return dim.value or x if isinstance(dim, ir.SymbolicDim) else dim or x
+def _batch(value: ir.Value | None) -> int | str | None:
+    """Return the size or the name of the first axis, None if it has neither."""
+    if value is None or not value.shape:
+        return None
+    dim = value.shape[0]
+    return dim.value if isinstance(dim, ir.SymbolicDim) else dim
 
 
-def _expand(node: ir.Node, index: int) -> ir.Value:
-    """Insert the expansion of a cache before the node, and return it."""
-    x, cache = node.inputs[0], node.inputs[index]
-    assert x is not None
-    assert cache is not None
-    assert cache.shape is not None
+def _batch_shape(node: ir.Node) -> ir.Value:
+    """Insert the shape [B, 1, 1] before the node, and return it."""
     tape = ir.tape.Tape()
-    batch = tape.op("Shape", [x], {"start": 0, "end": 1})
-    ones = tape.op("Constant", [], {"value_ints": [1, 1]})
-    shape = tape.op("Concat", [batch, ones], {"axis": 0})
-    expanded = tape.op("Expand", [cache, shape], metadata_props=node.metadata_props)
-    if cache.dtype is not None:
+    batch = tape.op("Shape", [node.inputs[0]], {"start": 0, "end": 1}, metadata_props=dict(node.metadata_props))
+    ones = tape.op("Constant", [], {"value_ints": [1, 1]}, metadata_props=dict(node.metadata_props))
+    shape = tape.op("Concat", [batch, ones], {"axis": 0}, metadata_props=dict(node.metadata_props))
+    _insert(tape, node)
+    return shape
+
+
+def _expand(node: ir.Node, index: int, shape: ir.Value) -> None:
+    """Insert the expansion of a cache before the node, and let the node take it."""
+    tape, cache = ir.tape.Tape(), node.inputs[index]
+    expanded = tape.op("Expand", [cache, shape], metadata_props=dict(node.metadata_props))
+    if cache is not None and cache.dtype is not None:
         expanded.dtype = cache.dtype
-    expanded.shape = ir.Shape([x.shape[0] if x.shape is not None else None, *cache.shape[1:]])
-    graph = node.graph
-    assert graph is not None
-    graph.insert_before(node, tape.nodes)
-    return expanded
+    _insert(tape, node)
+    node.replace_input_with(index, expanded)
+
+
+def _insert(tape: ir.tape.Tape, node: ir.Node) -> None:
+    assert node.graph is not None
+    node.graph.insert_before(node, tape.nodes)
