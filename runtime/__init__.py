@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .errors import DeviceUnavailable, InputError, MaskportError, ModelError
+    from .errors import AssumptionViolated, DeviceUnavailable, InputError, MaskportError, ModelError
+    from .placement import PlacedNode
     from .session import Session
 
-__all__ = ["DeviceUnavailable", "InputError", "MaskportError", "ModelError", "Session"]
+__all__ = [
+    "AssumptionViolated",
+    "DeviceUnavailable",
+    "InputError",
+    "MaskportError",
+    "ModelError",
+    "PlacedNode",
+    "Session",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -17,6 +26,10 @@ def __getattr__(name: str) -> object:
         from .session import Session
 
         return Session
+    if name == "PlacedNode":
+        from .placement import PlacedNode
+
+        return PlacedNode
     if name in __all__:
         from . import errors
 

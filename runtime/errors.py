@@ -15,5 +15,9 @@ class InputError(MaskportError, ValueError):
     """A name, type or shape that can't be taken, or an input that is missing."""
 
 
+class AssumptionViolated(InputError):
+    """An input breaks a fact that the model was optimized for, so that its answer would be wrong."""
+
+
 class DeviceUnavailable(MaskportError):
     """The device that was asked for can't be used; nothing was run elsewhere instead."""

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import sys
 import warnings
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
-from .device import package_conflict, providers
+from .assumptions import read_assumptions
+from .binding import run_bound
+from .device import choose
+from .element_types import DTYPES, STRING
 from .errors import DeviceUnavailable, InputError, ModelError
+from .inputs import DeclaredInput, Inputs, is_torch
+from .load import load
+from .messages import plain
+from .options import session_options
+from .packages import package_conflict
+from .placement import PlacedNode, placed_nodes
 
-# ONNX Runtime's names of element types.
-DTYPES: dict[str, np.dtype[Any]] = {
-    f"tensor({name})": np.dtype(dtype)
-    for name, dtype in {
-        "bool": np.bool_,
-        "double": np.float64,
-        "float": np.float32,
-        "float16": np.float16,
-        "int8": np.int8,
-        "int16": np.int16,
-        "int32": np.int32,
-        "int64": np.int64,
-        "uint8": np.uint8,
-        "uint16": np.uint16,
-        "uint32": np.uint32,
-        "uint64": np.uint64,
-    }.items()
-}
+logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -41,15 +31,32 @@ class Session:
     Parameters
     ----------
     model
-        Path of an ONNX file, or its bytes.
+        Path of an ONNX file, or its bytes. External data must lie in the file's folder.
     device
         ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or ``"auto"``: CUDA where it can be used, else the CPU.
         What is named is what runs: no device falls back to another in silence.
+    threads
+        Number of threads that one node may use; None for one per core.
+    cuda_options
+        Options of ONNX Runtime's CUDA provider, such as ``{"sdpa_kernel": 2}``. Unused where ``"auto"`` takes the CPU.
+    optimization
+        How far ONNX Runtime optimizes the graph: ``"none"``, ``"basic"``, ``"extended"``, ``"layout"`` or ``"all"``.
+    optimized_path
+        Where ONNX Runtime writes the optimized model; None for nowhere.
+    config
+        Configuration entries of ONNX Runtime, such as ``{"session.intra_op.allow_spinning": "0"}``. It takes
+        unknown keys in silence.
+    verbose
+        Let ONNX Runtime print its warnings.
 
     Attributes
     ----------
     device : str
         ``"cpu"`` or ``"cuda:N"``: where the model runs.
+    why : str
+        Why that device was taken; where ``"auto"`` took the CPU, why CUDA can't be used. Logged as information.
+    inputs : tuple of DeclaredInput
+        Name, type and shape of each input.
     input_names, output_names : list of str
         In the order of the file.
     metadata : dict of str to str
@@ -58,15 +65,24 @@ class Session:
     Raises
     ------
     ModelError
-        If the file can't be read, or ONNX Runtime can't load it.
+        If the file can't be read, ONNX Runtime can't load it, or it assumes what this version can't check.
     DeviceUnavailable
         If the device can't be used on this machine.
+    InputError
+        If an argument is none of those above.
 
     Notes
     -----
-    Denormal numbers are flushed to zero: masked positions leave denormal probabilities that slow the
-    following product up to two times. ONNX Runtime applies this to its threads from the first session of a
-    process.
+    **Threads.** One session may be run by many threads at once; a run shares nothing with another.
+
+    **Denormals** are flushed to zero: masked positions leave denormal probabilities that slow the following
+    product. ONNX Runtime sets this once per process, at its first session, for its own threads and for the thread that
+    makes the session; on Linux, threads started later from that one inherit it. Threads that were there before keep
+    denormals, and in the others numpy flushes them, too. To keep them, make the process's first session with
+    ``config={"session.set_denormal_as_zero": "0"}``.
+
+    **Assumptions.** If the file takes facts for granted (``maskport.assumes``), each run checks them on the host; for
+    a mask on a CUDA device this costs a copy of the mask and a wait.
 
     Examples
     --------
@@ -74,119 +90,116 @@ class Session:
     >>> session.run({"src": src, "attention_mask": mask})["output"]  # doctest: +SKIP
     """
 
-    def __init__(self, model: str | os.PathLike[str] | bytes, device: str = "auto") -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes,
+        device: str = "auto",
+        *,
+        threads: int | None = None,
+        cuda_options: Mapping[str, Any] | None = None,
+        optimization: str = "all",
+        optimized_path: str | os.PathLike[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        verbose: bool = False,
+    ) -> None:
         if conflict := package_conflict():
             warnings.warn(conflict, RuntimeWarning, stacklevel=2)
-        wanted = providers(device)
-        options = ort.SessionOptions()
-        options.add_session_config_entry("session.set_denormal_as_zero", "1")
-        # The Python class repeats a failed CUDA run on the CPU unless it is told not to.
-        self._session = _load(model, sess_options=options, providers=wanted, enable_fallback=0)
-        self._session.disable_fallback()
-        first = wanted[0] if isinstance(wanted[0], str) else wanted[0][0]
-        if self._session.get_providers()[0] != first:
+        options = session_options(threads, optimization, optimized_path, config, verbose)
+        choice = choose(device, cuda_options)
+        self._session = load(model, options, choice.providers)
+        if self._session.get_providers()[0] != choice.provider:
             raise DeviceUnavailable(
-                f"device {device!r} can't be used: ONNX Runtime didn't start {first}; its log says why"
+                f"device {device!r} can't be used: ONNX Runtime didn't start {choice.provider}; its log says why"
             )
-        self.device = "cpu" if isinstance(wanted[0], str) else f"cuda:{wanted[0][1]['device_id']}"
-        self._inputs = {node.name: node for node in self._session.get_inputs()}
-        self.input_names = list(self._inputs)
-        self.output_names = [node.name for node in self._session.get_outputs()]
+        self.device, self.why = choice.device, choice.why
+        logger.info("the session runs on %s: %s", self.device, self.why)
+        declared = [DeclaredInput(node.name, node.type, tuple(node.shape)) for node in self._session.get_inputs()]
+        self._inputs = Inputs(declared, self.device)
+        self.inputs = self._inputs.declared
+        self.input_names = [item.name for item in declared]
+        self._output_types = {node.name: node.type for node in self._session.get_outputs()}
+        self.output_names = list(self._output_types)
+        # Not what numpy has no type for; sequences and maps come as lists and dicts.
+        self._torch_only = {
+            name for name, kind in self._output_types.items() if kind.startswith("tensor(") and kind not in _NUMPY
+        }
         self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._assumptions = read_assumptions(self.metadata, self.inputs)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{item.name}: {item}" for item in self.inputs)
+        return f"Session({inputs} -> {', '.join(self.output_names)}; on {self.device}: {self.why})"
+
+    def run(self, inputs: Mapping[str, Any], outputs: Iterable[str] | None = None) -> dict[str, Any]:
         """Run the model once.
 
         Parameters
         ----------
         inputs
-            Every input by name: numpy arrays or torch tensors. If one is a torch tensor, so are the outputs,
-            on the same device.
+            Every input by name: numpy arrays or torch tensors. If one is a torch tensor, so are the outputs, on the
+            same device; tensors on the session's CUDA device are read where they are, and the outputs stay there.
+        outputs
+            Names of the outputs to compute; None for all.
 
         Returns
         -------
         dict
-            Every output by name.
+            The outputs by name.
 
         Raises
         ------
         InputError
             If a name is unknown or missing, or a value's type, rank or size isn't what the model declares.
+        AssumptionViolated
+            If an input breaks a fact that the file takes for granted.
         ModelError
             If ONNX Runtime fails while it runs.
         """
-        unknown, missing = inputs.keys() - self._inputs.keys(), self._inputs.keys() - inputs.keys()
-        if unknown or missing:
+        names = self.output_names if outputs is None else self._chosen(outputs)
+        values = self._inputs.ready(inputs)
+        for assumption in self._assumptions:
+            assumption.verify(_on_host(values[assumption.input]))
+        bound = any(type(value) is not np.ndarray for value in values.values())
+        if self._torch_only and not bound and (lost := self._torch_only.intersection(names)):
+            name = min(lost)
             raise InputError(
-                f"{_listed('unknown', unknown)}{_listed('missing', missing)}"
-                f"the model's inputs are {', '.join(self.input_names)}"
+                f"output {name!r} is {self._output_types[name]}, which numpy doesn't have; give torch tensors"
             )
-        arrays = {name: _to_numpy(name, value) for name, value in inputs.items()}
-        self._check(arrays)
         try:
-            outputs = self._session.run(self.output_names, arrays)
+            if bound:
+                return run_bound(self._session, values, names)
+            return dict(zip(names, self._session.run(names, values), strict=True))
         except Exception as error:
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-            raise ModelError(f"ONNX Runtime failed on {shapes}: {_first_line(error)}") from error
-        named = dict(zip(self.output_names, outputs, strict=True))
-        device = next((value.device for value in inputs.values() if _is_torch(value)), None)
-        if device is None:
-            return named
-        torch = sys.modules["torch"]
-        return {name: torch.from_numpy(array).to(device) for name, array in named.items()}
+            shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
+            raise ModelError(f"ONNX Runtime failed on {shapes}: {plain(error)}") from error
 
-    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
-        sizes: dict[str, tuple[int, str]] = {}
-        for name, array in arrays.items():
-            declared = self._inputs[name]
-            dtype = DTYPES.get(declared.type)
-            if dtype is not None and array.dtype != dtype:
-                raise InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}")
-            given, expected = list(array.shape), list(declared.shape)
-            shapes = f"input {name!r} has shape {given}, the model takes [{', '.join(map(str, expected))}]"
-            if len(given) != len(expected):
-                raise InputError(shapes)
-            for size, dim in zip(given, expected, strict=True):
-                if isinstance(dim, int) and size != dim:
-                    raise InputError(shapes)
-                if isinstance(dim, str):
-                    seen, where = sizes.setdefault(dim, (size, name))
-                    if seen != size:
-                        raise InputError(f"{shapes}; {dim} is {seen} in {where!r}")
+    def placement(self) -> list[PlacedNode]:
+        """Say which node runs on which execution provider.
+
+        Returns
+        -------
+        list of PlacedNode
+            The graph's nodes when ONNX Runtime assigned them: after its basic optimizations and before a provider
+            fuses its own nodes.
+        """
+        return placed_nodes(self._session)
+
+    def _chosen(self, outputs: Iterable[str]) -> list[str]:
+        names = [outputs] if isinstance(outputs, str) else list(outputs)
+        unknown = [str(name) for name in names if name not in self._output_types]
+        if unknown or not names:
+            what = f"outputs names {', '.join(unknown)}" if unknown else "outputs is empty"
+            raise InputError(f"{what}; the model's outputs are {', '.join(self.output_names)}")
+        return names
 
 
-def _load(model: str | os.PathLike[str] | bytes, **arguments: Any) -> ort.InferenceSession:
-    what = f"these {len(model)} bytes" if isinstance(model, bytes) else str(model)
-    if not isinstance(model, bytes):
-        path = Path(model)
-        if not path.is_file():
-            raise ModelError(f"{what} is {'a folder' if path.is_dir() else 'no file'}; give the path of an ONNX file")
-        model = what
-    try:
-        return ort.InferenceSession(model, **arguments)
-    except Exception as error:
-        raise ModelError(f"ONNX Runtime can't load {what}: {_first_line(error)}") from error
+_NUMPY = {*DTYPES, STRING}
 
 
-def _is_torch(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch"
-
-
-def _to_numpy(name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ndarray):
+def _on_host(value: Any) -> np.ndarray:
+    if not is_torch(value):
         return value
-    if not _is_torch(value):
-        raise InputError(f"input {name!r} is of type {type(value).__name__}; give a numpy array or a torch tensor")
-    try:
-        array: np.ndarray = value.detach().cpu().numpy()
-    except TypeError as error:
-        raise InputError(f"input {name!r} has dtype {value.dtype}, which numpy doesn't have") from error
+    # numpy has no bfloat16, and every bfloat16 is a float32.
+    host = value.cpu()
+    array: np.ndarray = (host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy()
     return array
-
-
-def _listed(what: str, names: set[str]) -> str:
-    return f"{what} input{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}; " if names else ""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

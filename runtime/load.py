@@ -1,0 +1,139 @@
+"""From a file or bytes to an ONNX Runtime session, or one line that says what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import onnxruntime as ort
+
+from .errors import ModelError
+from .messages import plain
+
+# What a file that is no model starts with -> what it is and what to do.
+SIGNATURES = (
+    (b"version https://git-lfs", "is a Git LFS pointer and not the file itself; run git lfs pull"),
+    (b"PK\x03\x04", "is a zip archive or a PyTorch checkpoint; unpack it, or export the module first"),
+    (b"\x80\x02", "is a Python pickle, perhaps a PyTorch checkpoint; export the module first"),
+    (b"\x1f\x8b", "is a gzip archive; unpack it"),
+    (b"\x89PNG", "is a PNG image"),
+    (b"%PDF", "is a PDF"),
+    (b"<", "is an HTML or XML text, perhaps the error page of a download; fetch the model again"),
+    (b"{", "is a JSON text"),
+)
+
+# What ONNX Runtime says when it can't load -> what is wrong and what to do. The first pattern that is found counts;
+# its groups fill the braces.
+LOAD_FAULTS = (
+    (
+        r"protobuf parsing failed|ORT model verification failed",
+        "is damaged, cut short, or no ONNX model; make it again",
+    ),
+    (r"No graph was found", "is no ONNX model: it has no graph"),
+    (
+        r"initializer: (.+?)\. Error: .*escapes working directory.*\"([^\"]+)\"",
+        "keeps the data of {0!r} in another file, which bytes alone can't reach; give the model's path",
+    ),
+    (
+        r"initializer: (.+?)\. Error: .*does not exist: \"([^\"]+)\"",
+        "misses its external data: {0!r} is in {1}, which isn't there; keep the model and its data in one folder",
+    ),
+    (
+        r"initializer: (.+?)\. Error: .*escapes model directory\. External data path: \"([^\"]+)\"",
+        "has external data outside its folder, which is refused: {0!r} is in {1!r}; put the data, and no link to it, "
+        "beside the model",
+    ),
+    (
+        r"initializer: (.+?)\. Error: .*Absolute path not allowed",
+        "has external data at an absolute path, which is refused: {0!r}; put the data beside the model and "
+        "save it with a relative location",
+    ),
+    (
+        r"External initializer: (.+?) offset: (\S+) size to read: (\S+) given file_length: (\S+)",
+        "has external data that is cut short or damaged: {0!r} wants {2} bytes at {1} of a file of {3} bytes; "
+        "fetch the data again",
+    ),
+    (r"External data location cannot be empty", "has external data without a location; make it again"),
+    (r"regular file: (\S+)", "has external data in {0}, which is no file"),
+    (
+        r"model_path must not be empty",
+        "keeps data in another file, which bytes alone can't reach; give the model's path",
+    ),
+    (
+        r"Opset (\d+) is under development|[Oo]pset.*?(\d+).*(?:not supported|unsupported)",
+        "uses opset {0}, which is too new for ONNX Runtime {ort}; export with a lower opset_version, or "
+        "update ONNX Runtime",
+    ),
+    (
+        r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+        "has ONNX IR version {0}, ONNX Runtime {ort} reads up to {1}; save it with an older onnx, "
+        "or update ONNX Runtime",
+    ),
+    (
+        r"No Op registered for (\S+) with domain_version of (\d+)|Fatal error: (\S+?)\(-?\d+\) is not a registered",
+        "uses an operator that ONNX Runtime {ort} doesn't know: {0} {1}; update ONNX Runtime, or export without it",
+    ),
+    (
+        r"Could not find an implementation for (\S+) node with name '(.*?)'",
+        "has a node that the device's providers don't implement: {0} {1!r}; use another device or element type",
+    ),
+    (r"(?:Permission denied|errno 13)", "can't be read: permission denied"),
+    (r"[Uu]nknown provider option:?\s*\"?(\S+?)\"?(?:\s|$)", "can't be loaded: cuda_options has {0}, which is unknown"),
+)
+
+
+def load(
+    model: str | os.PathLike[str] | bytes,
+    options: ort.SessionOptions,
+    providers: list[str | tuple[str, dict[str, str]]],
+) -> ort.InferenceSession:
+    """Return an ONNX Runtime session that never falls back to another device.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file, or it is no model that ONNX Runtime can load.
+    """
+    what, start = _look(model)
+    for signature, meaning in SIGNATURES:
+        if start.startswith(signature):
+            raise ModelError(f"{what} is no ONNX model: it {meaning}")
+    source = model if isinstance(model, bytes) else os.fspath(model)
+    try:
+        # The Python class repeats a failed CUDA run on the CPU unless it is told not to.
+        session = ort.InferenceSession(source, sess_options=options, providers=providers, enable_fallback=0)
+    except Exception as error:
+        raise ModelError(f"{what} {load_fault(str(error)) or f'is refused by ONNX Runtime: {plain(error)}'}") from error
+    session.disable_fallback()
+    return session
+
+
+def load_fault(text: str) -> str | None:
+    """Return what a message of ONNX Runtime means for the user, None if it is not in the table."""
+    for pattern, meaning in LOAD_FAULTS:
+        if found := re.search(pattern, text, re.DOTALL):
+            groups = [group for group in found.groups() if group is not None]
+            return meaning.format(*groups, *[""] * (len(found.groups()) - len(groups)), ort=ort.__version__).rstrip()
+    return None
+
+
+def _look(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
+    """Return what to call the model in messages, and its first bytes."""
+    if isinstance(model, bytes):
+        if not model:
+            raise ModelError("the model is empty: it has 0 bytes; give the bytes of an ONNX file")
+        return f"the model of {len(model)} bytes", model[:32]
+    if not isinstance(model, str | os.PathLike):
+        raise ModelError(f"the model is of type {type(model).__name__}; give the path or the bytes of an ONNX file")
+    path = Path(model)
+    if not path.is_file():
+        raise ModelError(f"{path} is {'a folder' if path.is_dir() else 'no file'}; give the path of an ONNX file")
+    try:
+        with path.open("rb") as file:
+            start = file.read(32)
+    except OSError as error:
+        raise ModelError(f"{path} can't be read: {error.strerror}") from error
+    if not start:
+        raise ModelError(f"{path} is empty; give the path of an ONNX file")
+    return str(path), start
