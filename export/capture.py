@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -13,22 +14,44 @@ from torch.export.graph_signature import ConstantArgument
 from torch.utils import _pytree as pytree
 
 from .errors import ExportError
-from .example_inputs import check_dynamic_shapes, name_inputs
+from .example_inputs import check_dynamic_shapes
 from .failures import explain
 from .module_state import evaluation, forward_of, no_fast_path
 from .quiet import collected
 
+# PyTorch's own "no bound" is a number near the largest integer.
+UNBOUNDED = 1 << 40
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What the exporter made.
+
+    Attributes
+    ----------
+    model
+        The graph.
+    messages
+        What the libraries said, each message once.
+    bounds
+        Least and largest size (None: any) of a free axis that the trace holds for.
+    """
+
+    model: ir.Model
+    messages: tuple[str, ...]
+    bounds: dict[str, tuple[int, int | None]]
+
 
 def capture(
     module: nn.Module,
-    example_inputs: Mapping[str, Any] | Sequence[Any],
+    inputs: Mapping[str, Any],
     dynamic_shapes: Mapping[str, Mapping[int, str]],
     opset_version: int | None,
     output_names: Sequence[str] | None,
-) -> tuple[ir.Model, tuple[str, ...]]:
-    """Trace a module; return the model and the messages of the libraries. Parameters are :func:`export`'s."""
-    inputs = name_inputs(module.forward, example_inputs)
-    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+) -> Captured:
+    """Trace a module on inputs by name. Parameters are :func:`export`'s."""
+    # Copies: PyTorch takes one tensor that is given twice for one input.
+    tensors = {name: value.detach().clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     constants = {name: value for name, value in inputs.items() if name not in tensors}
     check_dynamic_shapes(tensors, dynamic_shapes)
     shapes = {name: dict(dynamic_shapes.get(name, {})) for name in tensors}
@@ -60,7 +83,22 @@ def capture(
     values = [*graph.inputs, *graph.outputs]
     _rename(graph, dict(zip(values, [*tensors, *output_names], strict=True)))
     _check_axes(graph, shapes)
-    return program.model, tuple(dict.fromkeys(messages))
+    return Captured(program.model, tuple(dict.fromkeys(messages)), _bounds(program.exported_program, shapes))
+
+
+def _bounds(
+    program: torch.export.ExportedProgram, shapes: Mapping[str, Mapping[int, str]]
+) -> dict[str, tuple[int, int | None]]:
+    """Return the range of every free axis that the guards of the trace leave."""
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    bounds: dict[str, tuple[int, int | None]] = {}
+    for given, axes in zip(program.graph_signature.user_inputs, shapes.values(), strict=True):
+        for axis, dim in axes.items():
+            size = values[given].shape[axis] if isinstance(given, str) else None
+            if isinstance(size, torch.SymInt) and (found := program.range_constraints.get(size.node.expr)) is not None:
+                low, high = found.lower, found.upper
+                bounds[dim] = (int(low), int(high) if high.is_finite and high < UNBOUNDED else None)
+    return bounds
 
 
 def _output_names(program: torch.export.ExportedProgram) -> list[str]:

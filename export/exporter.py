@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from .checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
 from .errors import ExportError
+from .files import prepare, save
 from .io_metadata import IO_KEY, describe_io
+from .layout import Layout
 from .repairs import repair
-from .traces import shorten_traces
+from .traces import module_packages, shorten_traces, strip_all_traces
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
-
-# A protobuf message ends at 2 GiB; the graph needs room beside its weights.
-MAX_INLINE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,20 @@ class Exported:
         What PyTorch and the exporter said meanwhile, each message once.
     repairs
         Names of the repairs that the graph needed to run in ONNX Runtime.
+    checked
+        What was run and compared with the module; None if nothing was.
     """
 
     model: ir.Model
     path: Path | None
     warnings: tuple[str, ...]
     repairs: tuple[str, ...] = ()
+    checked: Checked | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the check found right but worth knowing, such as rows without a key that differ."""
+        return () if self.checked is None else tuple(self.checked.notes)
 
     @property
     def input_names(self) -> list[str]:
@@ -70,13 +80,22 @@ def export(
     *,
     dynamic_shapes: Mapping[str, Mapping[int, str]] | None = None,
     opset_version: int | None = None,
+    dtype: str | torch.dtype | None = None,
     output_names: Sequence[str] | None = None,
     roles: Mapping[str, str] | None = None,
+    pads: Mapping[str, int] | None = None,
+    unused: Collection[str] = (),
+    mixes_rows: bool = False,
+    strip_traces: bool = False,
+    check: bool = True,
 ) -> Exported:
-    """Export a module in evaluation mode to ONNX, with the names of its own parameters.
+    """Export a module in evaluation mode to ONNX, with the names of its own parameters, and check the file.
 
-    The module is left as it was: the mode of every submodule, its ``forward`` and PyTorch's attention fast
-    path change for the export only.
+    The module is left as it was: the mode of every submodule, its element type, its ``forward`` and PyTorch's
+    attention fast path change for the export only.
+
+    Before anything is written the model runs in ONNX Runtime beside the module, at other sizes than the example's
+    and with padding on the right, on the left and in between; valid rows must agree, and every input must matter.
 
     Parameters
     ----------
@@ -91,12 +110,27 @@ def export(
         ``{input: {axis: name}}``: the axes that stay free. One name is one size.
     opset_version
         ONNX operator set; None takes the exporter's default.
+    dtype
+        Element type of weights and floating-point inputs in the file: ``"float16"``, ``"bfloat16"``, ``"float32"``,
+        ``"float64"`` or PyTorch's. None takes the module's own. ONNX Runtime runs bfloat16 on CUDA only: there the
+        check runs the operators' reference, at small sizes.
     output_names
         Names of the outputs. By default the keys that the module returns; ``output`` for a lone tensor and
         ``output_0``, ``output_1``, ... for a tuple.
     roles
         Role of an input where the default is wrong: ``tokens``, ``mask``, ``positions``, ``packing`` or
         ``other``.
+    pads
+        The value of a mask [batch, seq] that hides a key, where neither a mask expression of the module nor the
+        input's name tells it: 0 for ``...mask``, 1 for ``...key_padding_mask``.
+    unused
+        Inputs that may have no effect. Every other must have one.
+    mixes_rows
+        Whether the rows of a batch are meant to depend on each other.
+    strip_traces
+        Whether to drop the stack traces, which tell for each node the line of the module.
+    check
+        False skips the check, and the file says nothing about one.
 
     Returns
     -------
@@ -105,7 +139,9 @@ def export(
     Raises
     ------
     ExportError
-        If PyTorch is not installed, a name or an example size doesn't fit, or the module can't be traced.
+        If PyTorch or ONNX Runtime is not installed, a name or an example size doesn't fit, the module can't be
+        traced, the path can't be written, or the file doesn't do what the module does: a dimension is baked in, an
+        input has no effect, a value, rank or element type differs, NaN appears, rows of a batch read each other.
 
     Examples
     --------
@@ -117,20 +153,33 @@ def export(
     ... )
     """
     try:
-        from .capture import capture
+        from .check import check as check_against
+        from .traced import trace
     except ModuleNotFoundError as error:
         raise ExportError("export needs PyTorch; pip install 'maskport[torch]'") from error
 
-    model, warnings = capture(module, example_inputs, dynamic_shapes or {}, opset_version, output_names)
-    repairs = repair(model)
-    shorten_traces(model)
-    model.metadata_props[IO_KEY] = describe_io(model.graph, module, roles or {})
-    if path is None:
-        return Exported(model, None, warnings, repairs)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    weights = sum(
-        value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None
-    )
-    ir.save(model, path, external_data=f"{path.name}.data" if weights > MAX_INLINE_BYTES else None)
-    return Exported(model, path, warnings, repairs)
+    if path is not None:
+        path = Path(path)
+        prepare(path)
+    with trace(module, example_inputs, dynamic_shapes or {}, opset_version, dtype, output_names) as traced:
+        model = traced.captured.model
+        repairs = repair(model)
+        shorten_traces(model, module_packages(module))
+        io = describe_io(model.graph, module, roles or {}, pads)
+        checked = None
+        if check:
+            checked, pad_safe = check_against(
+                traced.subject(Layout.from_io(io)), traced.captured.bounds, unused, mixes_rows
+            )
+        else:
+            pad_safe = {"version": METADATA_VERSION, "ok": False, "side": None, "why": "not checked"}
+    if strip_traces:
+        strip_all_traces(model)
+    assumes = {"version": METADATA_VERSION, "assumes": []}
+    metadata = {IO_KEY: io, PAD_SAFE_KEY: pad_safe, ASSUMES_KEY: assumes}
+    if checked is not None:
+        metadata[CERTIFICATE_KEY] = checked.certificate()
+    model.metadata_props.update({key: json.dumps(value) for key, value in metadata.items()})
+    if path is not None:
+        save(model, path)
+    return Exported(model, path, traced.captured.messages, repairs, checked)

@@ -1,34 +1,141 @@
-"""A failure of PyTorch's exporter, told in a few lines."""
+"""A failure of PyTorch's exporter, told in a few lines; what PyTorch itself says of it goes to a file."""
 
 from __future__ import annotations
 
+import linecache
+import re
 import sysconfig
+import tempfile
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import nn
 
 PACKAGE = Path(__file__).resolve().parent
-LIBRARIES = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
+LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
 
-# Lines that lead into PyTorch, not into the module.
-NOISE = ("Caused by:", "For more", "For extended", "If you suspect", "If you need", "User Stack")
+
+class Hint(NamedTuple):
+    """What a failure means and what to write instead; known by PyTorch's words and, if given, the module's line."""
+
+    error: str
+    line: str
+    meaning: str
+    instead: str
+
+
+# The first that fits is told. {0} is what the first group of `error` has found.
+HINTS = (
+    Hint(
+        r"scaled_dot_product_attention.*'is_causal' must be bool",
+        "",
+        "is_causal depends on a size, and the file would have one answer for all sizes",
+        "Pass is_causal=True or False, or a mask: attn_mask=torch.ones(q, k, dtype=torch.bool).tril().",
+    ),
+    Hint(
+        r"static shape of (\d+) for dimension (\S+)\.",
+        "",
+        "The module works for size {0} of {1} only: a number, buffer or cache of that size meets the input",
+        "Take the size from the input where it is used, as in mask[:x.shape[1], :x.shape[1]]; or leave the axis out of "
+        "dynamic_shapes.",
+    ),
+    Hint(
+        r"data-dependent|unhinted|GuardOnDataDependent",
+        r"\.item\(\)|\bint\(|\bfloat\(|\.tolist\(\)|\brange\(|^for\b",
+        "A number is read from a tensor's values and decides what is run; the file can't know it",
+        "Keep it a tensor: torch.arange(n) < lengths[:, None] instead of a loop or slice up to lengths[b].item().",
+    ),
+    Hint(
+        r"data-dependent|unhinted|GuardOnDataDependent",
+        r"TransformerEncoder|TransformerDecoder|\bencoder\(|\bdecoder\(|\.layers?\(",
+        "A branch on a tensor's values decides what is run; torch.nn's stacks look whether a mask is causal",
+        "Pass is_causal=False beside the mask. In code of yours, apply the mask on every path.",
+    ),
+    Hint(
+        r"data-dependent|unhinted|GuardOnDataDependent",
+        "",
+        "A branch on a tensor's values decides what is run; the file can't know them",
+        "Apply the mask on every path (scores.masked_fill(~mask, ...)), or choose by torch.where(condition, a, b).",
+    ),
+    Hint(
+        r"numpy|FakeTensor.*(?:data|storage)|\.numpy\(\)",
+        "",
+        "Values of a tensor are handed to numpy, where PyTorch can't follow",
+        "Write it with torch: torch.tril for np.tril, torch.where for np.where.",
+    ),
+    Hint(
+        r"Could not find a conversion|No ONNX function|ConversionError|not (?:registered|supported)",
+        "",
+        "An operator has no ONNX form at this opset",
+        "Try a higher opset_version, or write it with simpler operators.",
+    ),
+)
 
 
 def explain(module: nn.Module, error: BaseException) -> str:
-    """Tell a failure of PyTorch's exporter in a few lines: what, and at which line of the module."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = [line.strip() for line in str(error).splitlines()]
-    text = [line for line in text if line and not line.startswith(NOISE)] or ["no message"]
-    lines = [f"{type(module).__name__} can't be exported: {type(error).__name__}: {text[0]}", *text[1:4]]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
-    if frames:
-        last = frames[-1]
-        lines.append(f"at {last.filename}:{last.lineno} in {last.name}: {last.line}")
+    """Tell a failure in at most ten lines: what happened, at which line of the module, what to write instead."""
+    dump = _write("".join(traceback.format_exception(error)))
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    said = "\n".join(str(link) for link in reversed(chain))
+    frame = _users_frame(chain[-1]) or _frame_in(said)
+    line = frame[3] if frame else ""
+    root = chain[-1]
+    lines = [f"{type(module).__name__} can't be exported"]
+    hint, found = _hint(f"{type(root).__name__}: {said}", line)
+    if hint is not None and found is not None:
+        lines += [hint.meaning.format(*found.groups())]
+    if frame:
+        lines.append(f"at {frame[0]}:{frame[1]} in {frame[2]}: {line}")
+    if hint is not None:
+        lines.append(hint.instead)
+    lines.append(f"PyTorch says: {type(root).__name__}: {_said_by(root)}")
+    lines.append(f"All of it: {dump}")
     return "\n  ".join(lines)
+
+
+def _hint(said: str, line: str) -> tuple[Hint | None, re.Match[str] | None]:
+    for hint in HINTS:
+        found = re.search(hint.error, said)
+        if found and re.search(hint.line, line):
+            return hint, found
+    return None, None
+
+
+def _said_by(error: BaseException) -> str:
+    """Return the line of a message that says most: a listed finding, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    return next((line.removeprefix("- ") for line in lines if line.startswith("- ")), lines[0])[:300]
+
+
+def _users_frame(error: BaseException) -> tuple[str, int, str, str] | None:
+    """Return file, line number, function and code of the innermost frame that is the user's."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    if not frames:
+        return None
+    last = frames[-1]
+    return last.filename, last.lineno or 0, last.name, last.line or ""
+
+
+def _frame_in(said: str) -> tuple[str, int, str, str] | None:
+    """Return the last of the user's frames that PyTorch's own text names."""
+    frames = [f for f in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', said) if _is_users(f[0])]
+    if not frames:
+        return None
+    path, number, name = frames[-1]
+    return path, int(number), name, linecache.getline(path, int(number)).strip()
 
 
 def _is_users(filename: str) -> bool:
     path = Path(filename)
     return path.is_file() and path.parent != PACKAGE and not any(path.is_relative_to(root) for root in LIBRARIES)
+
+
+def _write(text: str) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="maskport-export-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    return file.name

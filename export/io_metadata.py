@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from ..models.mask_leaves import leaves_of
 from ..models.masks import KeyPadding, Mask
 from .errors import ExportError
 
@@ -19,36 +19,48 @@ IO_VERSION = 1
 ROLES = ("tokens", "mask", "positions", "packing", "other")
 # Names that say their role, whatever a mask expression makes of them (`padding(input_ids != 1)`).
 KNOWN = {"input_ids": "tokens", "position_ids": "positions", "cache_position": "positions"}
+# The value that hides a key, by the end of a mask's name; torch.nn's `key_padding_mask` is True where a key is padding.
+PADS = {"key_padding_mask": 1, "mask": 0}
 
 
-def describe_io(graph: ir.Graph, module: nn.Module, roles: Mapping[str, str]) -> str:
-    """Return the ``maskport.io`` metadata of an exported graph as JSON.
+def describe_io(
+    graph: ir.Graph, module: nn.Module, roles: Mapping[str, str], pads: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the ``maskport.io`` metadata of an exported graph.
 
     A mask is an input that a mask expression of the module names, or whose name ends in ``mask``. Tokens are
     inputs with one entry per token: their first two axes are free. `roles` has the last word. ``pad`` is
-    the value that hides a key, where every mask that names the input hides it.
+    the value that hides a key: what every mask expression that names the input says; else by the name of a mask
+    [batch, seq]; `pads` has the last word.
 
     Raises
     ------
     ExportError
-        If `roles` names an input that is not there, or a role that doesn't exist.
+        If `roles` or `pads` names an input that is not there, or a role doesn't exist.
     """
+    pads = pads or {}
     names = [str(value.name) for value in graph.inputs]
     for name, role in roles.items():
         if name not in names or role not in ROLES:
             raise ExportError(
                 f"roles has {name!r}: {role!r}; inputs are {', '.join(names)}, roles are {', '.join(ROLES)}"
             )
+    if unknown := [name for name in pads if name not in names]:
+        raise ExportError(f"pads has {unknown[0]!r}; inputs are {', '.join(names)}")
     masks = masks_of(module)
+    batches = {axes[0] for value in graph.inputs if len(axes := _axes(value)) > 2}
     inputs: dict[str, dict[str, Any]] = {}
     for value in graph.inputs:
         name, axes = str(value.name), _axes(value)
         named_by = [mask for mask in masks if name in mask.tensors]
         inputs[name] = {"role": roles.get(name) or _role(name, axes, bool(named_by)), "axes": axes}
-        if named_by and len(axes) == 2 and all(mask.implies(KeyPadding(name)) for mask in named_by):
-            inputs[name]["pad"] = 0
+        pad = pads.get(name, _hiding(name, named_by) if named_by else None)
+        if pad is None and not named_by and inputs[name]["role"] == "mask" and _is_row_of_keys(axes, batches):
+            pad = next((value for end, value in PADS.items() if name.endswith(end)), None)
+        if pad is not None and len(axes) == 2:
+            inputs[name]["pad"] = pad
     outputs = {str(value.name): {"axes": _axes(value)} for value in graph.outputs}
-    return json.dumps({"version": IO_VERSION, "inputs": inputs, "outputs": outputs})
+    return {"version": IO_VERSION, "inputs": inputs, "outputs": outputs}
 
 
 def masks_of(module: nn.Module) -> list[Mask]:
@@ -63,6 +75,18 @@ def _role(name: str, axes: list[int | str | None], in_a_mask: bool) -> str:
     if in_a_mask or name.endswith("mask"):
         return "mask"
     return "tokens" if len(axes) >= 2 and all(isinstance(axis, str) for axis in axes[:2]) else "other"
+
+
+def _hiding(name: str, masks: list[Mask]) -> int | None:
+    """Return the value of the tensor that hides a key in every mask."""
+    leaves = (leaf for mask in masks for leaf in leaves_of(mask._expr))
+    pads = dict.fromkeys(leaf[2] for leaf in leaves if leaf[:2] == ("padding", name))
+    return next((pad for pad in pads if all(mask.implies(KeyPadding(name, pad=pad)) for mask in masks)), None)
+
+
+def _is_row_of_keys(axes: list[int | str | None], batches: set[int | str | None]) -> bool:
+    """Whether axes are [batch, seq] and not [query, key]: the first is that of the larger inputs, if there are any."""
+    return len(axes) == 2 and axes[0] != axes[1] and (not batches or axes[0] in batches)
 
 
 def _axes(value: ir.Value) -> list[int | str | None]:

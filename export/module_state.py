@@ -24,6 +24,20 @@ def evaluation(module: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def in_dtype(module: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
+    """Give the module's floating-point parameters and buffers another element type, and back, bit for bit."""
+    tensors = [*module.parameters(), *module.buffers()] if dtype is not None else []
+    before = [(tensor, tensor.data) for tensor in tensors if tensor.is_floating_point()]
+    try:
+        for tensor, data in before:
+            tensor.data = data.to(dtype)
+        yield
+    finally:
+        for tensor, data in before:
+            tensor.data = data
+
+
+@contextlib.contextmanager
 def no_fast_path() -> Iterator[None]:
     """Switch the fused inference path of torch.nn's attention off, and back.
 

@@ -1,0 +1,118 @@
+"""The exported model run on the CPU: by ONNX Runtime, or by the reference where ONNX Runtime lacks an element type."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from .errors import ExportError
+from .files import is_large, save
+
+Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
+FATAL_ONLY = 4
+
+
+class BackendError(Exception):
+    """The model failed while it ran; the message is the first line of the backend's."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A model that is ready to run, and what runs it."""
+
+    how: str
+    run: Run
+
+    @property
+    def is_onnxruntime(self) -> bool:
+        """Whether ONNX Runtime runs it, as it will for the user."""
+        return self.how.startswith("onnxruntime")
+
+
+def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) -> Backend:
+    """Load a model on the CPU.
+
+    Parameters
+    ----------
+    model
+        Left as it is.
+    every_value
+        Whether to give what every node of the main graph computes, instead of the outputs.
+    optimized
+        Whether ONNX Runtime may rewrite the graph, so that its messages don't name the model's own nodes.
+
+    Raises
+    ------
+    ExportError
+        If nothing can load it.
+    """
+    try:
+        import onnxruntime as ort
+    except ModuleNotFoundError as error:
+        raise ExportError(
+            "export runs the file before it returns, and ONNX Runtime isn't installed; pip install 'maskport[cpu]', "
+            "or export with check=False"
+        ) from error
+    names = [str(value.name) for value in model.graph.outputs]
+    if every_value:
+        names = [str(value.name) for node in model.graph for value in node.outputs if value.name]
+    options = ort.SessionOptions()
+    options.log_severity_level = FATAL_ONLY
+    if not optimized or every_value:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with tempfile.TemporaryDirectory(prefix="maskport-") as folder:
+        file: str | bytes
+        if is_large(model) and not every_value:
+            file = str(Path(folder) / "model.onnx")
+            save(model, Path(file))
+        else:
+            proto = ir.to_proto(model)
+            if every_value:
+                del proto.graph.output[:]
+                proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+            file = proto.SerializeToString()
+        try:
+            session = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            if _has_bfloat16(model):
+                return Backend("onnx.reference", _reference(model, names))
+            raise ExportError(f"ONNX Runtime can't load the exported file: {first_line(error)}") from error
+
+    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+        except Exception as error:
+            raise BackendError(first_line(error)) from error
+
+    return Backend(f"onnxruntime {ort.__version__} on the CPU", run)
+
+
+def _reference(model: ir.Model, names: list[str]) -> Run:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(ir.to_proto(model))
+
+    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            return dict(zip(names, evaluator.run(names, dict(inputs)), strict=True))
+        except Exception as error:
+            raise BackendError(first_line(error)) from error
+
+    return run
+
+
+def _has_bfloat16(model: ir.Model) -> bool:
+    values = [*model.graph.inputs, *model.graph.initializers.values()]
+    return any(value.dtype == ir.DataType.BFLOAT16 for value in values)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

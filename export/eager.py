@@ -1,0 +1,54 @@
+"""The module itself, as a function from arrays by name to arrays by name: the reference of the check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .arrays import to_numpy, to_torch
+from .module_state import evaluation, no_fast_path
+from .quiet import collected
+
+
+class RefusedError(Exception):
+    """The module itself can't take these inputs; the message is the first line of what it raised."""
+
+
+class Eager:
+    """A module in evaluation mode, without the fused inference path, whose padding rows and shapes differ.
+
+    Parameters
+    ----------
+    module
+        Given back as it was after every call.
+    example_inputs
+        Tensors and other values by name; the others are passed on as they are.
+    output_names
+        In the order of the tensors that the module returns.
+    """
+
+    def __init__(self, module: nn.Module, example_inputs: Mapping[str, Any], output_names: Sequence[str]) -> None:
+        self.module, self.example_inputs, self.output_names = module, example_inputs, tuple(output_names)
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the module.
+
+        Raises
+        ------
+        RefusedError
+            If the module raises.
+        """
+        tensors = {name: to_torch(array, self.example_inputs[name].device) for name, array in inputs.items()}
+        with collected(), torch.no_grad(), evaluation(self.module), no_fast_path():
+            try:
+                returned = self.module(**{**self.example_inputs, **tensors})
+            except Exception as error:
+                first = (str(error).splitlines() or [""])[0]
+                raise RefusedError(f"{type(error).__name__}: {first}") from error
+        leaves = [leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
+        return {name: to_numpy(leaf) for name, leaf in zip(self.output_names, leaves, strict=True)}
