@@ -74,16 +74,24 @@ def export(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC, show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
     opset: Annotated[int | None, typer.Option(help="ONNX operator set.", show_default="the exporter's")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, float16, bfloat16 or float64.", show_default="the module's")
+    ] = None,
+    strip_traces: Annotated[
+        bool, typer.Option("--strip-traces", help="Drop the lines of source that each node came from.")
+    ] = False,
+    as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Export a module to ONNX."""
+    """Export a module to ONNX, and check the file against the module before it is written."""
     from ..export import export
+    from .export_report import report_json, report_table
     from .files import check_output
     from .spec import load
 
     screen: Screen = context.obj
     check_output(output)
-    with screen.progress(f"Export {spec}"):
+    with screen.progress(f"Export and check {spec}"):
         source = load(spec)
         exported = export(
             source.module,
@@ -91,9 +99,56 @@ def export(
             output,
             dynamic_shapes=source.dynamic_shapes,
             opset_version=opset,
+            dtype=dtype,
+            strip_traces=strip_traces,
         )
     screen.messages.extend(exported.warnings)
+    if as_json:
+        screen.json(report_json(exported, output))
+    else:
+        screen.out.print(report_table(exported, output))
     return 0
+
+
+@app.command(cls=Command)
+def validate(
+    context: typer.Context,
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="An .onnx file.", show_default=False)],
+    against: Annotated[
+        str,
+        typer.Option(metavar="REFERENCE", help="An .onnx file, or a SPEC as of `maskport export`.", show_default=False),
+    ],
+    inputs: Annotated[
+        Path | None, typer.Option(help="A .npz, .json or .npy file of example inputs.", show_default="REFERENCE's own")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Try one size instead of five.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="A JUnit report to write.", show_default=False)] = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Compare a file with a module or another file, at many sizes and padding patterns."""
+    from .files import check_output
+    from .validate_command import validate_command
+
+    if junit is not None:
+        check_output(junit)
+    screen: Screen = context.obj
+    verdict = validate_command(screen, candidate, against, inputs, quick, device)
+    if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_text(verdict.to_junit(), encoding="utf-8")
+    if as_json:
+        screen.json(verdict.to_json())
+    else:
+        from .verdict_table import conclusion, findings_table, verdict_table
+
+        if verdict.cases:
+            screen.out.print(verdict_table(verdict))
+            screen.out.print()
+        screen.out.print(findings_table(verdict))
+        screen.out.print(conclusion(verdict, str(candidate), against), soft_wrap=True)
+    return int(not verdict.ok)
 
 
 @app.command(cls=Command)

@@ -1,4 +1,4 @@
-"""The error of the tools."""
+"""The errors of the tools."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ from ..runtime.errors import MaskportError
 
 class ToolError(MaskportError):
     """What was asked for can't be done. The message says what was given, what was expected and what to do."""
+
+
+class Refused(Exception):
+    """The reference of a validation can't take the inputs; the message is what it said."""

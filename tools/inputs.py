@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,25 +86,17 @@ def read_inputs(path: Path, session: Session) -> dict[str, Any]:
         raise ToolError(f"{path} holds a {type(found).__name__}; give an object with one entry per input")
     if path.suffix == ".npz":
         return found
-    types = {node.name: node.type for node in declared(session)}
-    return {name: _from_lists(name, value, types.get(name)) for name, value in found.items()}
+    dtypes = {declared.name: declared.element and declared.element.numpy for declared in session.inputs}
+    return {name: _from_lists(name, value, dtypes.get(name)) for name, value in found.items()}
 
 
-def declared(session: Session) -> list[Any]:
-    """Return what the file declares of each input: ``name``, ``type``, ``shape``."""
-    return list(session._session.get_inputs())
-
-
-def _from_lists(name: str, value: Any, declared_type: str | None) -> np.ndarray:
-    from ..runtime.session import DTYPES
-
+def _from_lists(name: str, value: Any, dtype: np.dtype[Any] | None) -> np.ndarray:
     try:
         array = np.array(value)
     except (ValueError, OverflowError) as error:
         raise ToolError(f"input {name!r} is no array of numbers: its lists have different lengths") from error
     if array.dtype.kind not in "biuf":
         raise ToolError(f"input {name!r} is no array of numbers: it holds {array.dtype.name} values")
-    dtype = DTYPES.get(declared_type or "")
     if dtype is None or (array.dtype.kind == "f" and dtype.kind != "f"):
         return array
     cast = array.astype(dtype)
@@ -131,9 +124,7 @@ def draw_inputs(session: Session, sizes: Mapping[str, tuple[int, ...]], seed: in
     ToolError
         If a name isn't an input's, a rank differs, the inputs would be over 1 GiB, or a type can't be drawn.
     """
-    from ..runtime.session import DTYPES
-
-    nodes = {node.name: node for node in declared(session)}
+    nodes = {declared.name: declared for declared in session.inputs}
     if unknown := sizes.keys() - nodes.keys():
         raise ToolError(f"--input names {', '.join(sorted(unknown))}; the model's inputs are {', '.join(nodes)}")
     free: dict[str, int] = {}
@@ -149,17 +140,19 @@ def draw_inputs(session: Session, sizes: Mapping[str, tuple[int, ...]], seed: in
             if isinstance(dim, str) and dim not in free:
                 free[dim] = next(left, FREE[-1])
         shapes[name] = sizes.get(name) or tuple(
-            dim if isinstance(dim, int) else free.get(dim, FREE[0]) for dim in node.shape
+            dim if isinstance(dim, int) else free.get(dim or "", FREE[0]) for dim in node.shape
         )
+    dtypes = {}
     for name, node in nodes.items():
-        if node.type not in DTYPES:
+        if node.element is None or node.element.numpy is None:
             raise ToolError(f"input {name!r} is a {node.type}, which can't be drawn; give --inputs FILE")
-    total = sum(_bytes(shapes[name], DTYPES[node.type]) for name, node in nodes.items())
+        dtypes[name] = node.element.numpy
+    total = sum(math.prod(shapes[name]) * dtypes[name].itemsize for name in nodes)
     if total > MAX_DRAWN_BYTES:
         raise ToolError(f"the drawn inputs would be {total / 2**30:.1f} GiB, at most 1 is drawn; give --inputs FILE")
     roles = _roles(session)
     rng = np.random.default_rng(seed)
-    return {name: _draw(shapes[name], DTYPES[nodes[name].type], roles.get(name), name, rng) for name in nodes}
+    return {name: _draw(shapes[name], dtypes[name], roles.get(name), name, rng) for name in nodes}
 
 
 def _roles(session: Session) -> dict[str, str]:
@@ -180,13 +173,6 @@ def _draw(
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
     # Every table of embeddings has the entries 0 and 1.
     return rng.integers(0, 2, shape).astype(dtype)
-
-
-def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    size = dtype.itemsize
-    for dim in shape:
-        size *= dim
-    return size
 
 
 def _dims(dims: Sequence[Any]) -> str:

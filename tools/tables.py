@@ -25,7 +25,7 @@ def verdict(ok: bool) -> str:
 
 def error_text(error: float | None) -> str:
     """Return an error with two digits; a dash where nothing was compared."""
-    return "-" if error is None else f"{error:.1e}"
+    return "-" if error is None else f"{error:.1e}" if error else "0"
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -1,0 +1,49 @@
+"""The axes and masks of a file: as its metadata says, else as the names of its inputs do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..export.errors import ExportError
+from ..export.io_metadata import IO_KEY, KNOWN, PADS
+from ..export.layout import Label, Layout
+from ..runtime import Session
+from .errors import ToolError
+
+
+def layout_of(session: Session) -> Layout:
+    """Return the layout of a file.
+
+    Without ``maskport.io`` metadata (another exporter's file, or one that another optimizer has rewritten), an input
+    [batch, seq] whose name ends in ``mask`` is a padding mask, and one with free batch and length holds tokens.
+
+    Raises
+    ------
+    ToolError
+        If the metadata is broken, or of a version that isn't known.
+    """
+    if IO_KEY not in session.metadata:
+        return _by_name(session)
+    try:
+        return Layout.of(session.metadata)
+    except ExportError as error:
+        raise ToolError(str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolError(f"the file's {IO_KEY} metadata is broken: {error!r}; export it again") from error
+
+
+def _by_name(session: Session) -> Layout:
+    inputs: dict[str, dict[str, Any]] = {}
+    for declared in session.inputs:
+        name, axes = declared.name, declared.shape
+        free = len(axes) >= 2 and all(isinstance(axis, str) for axis in axes[:2])
+        role = KNOWN.get(name) or ("mask" if name.endswith("mask") else "tokens" if free else "other")
+        inputs[name] = {"role": role, "axes": list(axes)}
+        if role == "mask" and len(axes) == 2:
+            inputs[name]["pad"] = next(pad for end, pad in PADS.items() if name.endswith(end))
+    outputs = {node.name: {"axes": [_label(dim) for dim in node.shape]} for node in session._session.get_outputs()}
+    return Layout.from_io({"inputs": inputs, "outputs": outputs})
+
+
+def _label(dim: object) -> Label:
+    return dim if isinstance(dim, int | str) else None

@@ -1,0 +1,259 @@
+"""A candidate against a reference: an eager module or another ONNX file, over sizes and padding patterns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..export.cases import SIZES, Case, Size, draw_cases, is_float
+from ..export.layout import Layout
+from ..export.parity import differences, tolerance_of
+from ..export.patterns import NAMES
+from ..export.rows import VALID
+from ..models.masks import Mask
+from ..runtime import MaskportError, Session
+from .errors import Refused, ToolError
+from .inputs import draw_inputs
+from .model_layout import layout_of
+from .verdict import FAILED, NOT_RUN, OK, Check, Contract, Verdict
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Arrays = dict[str, np.ndarray]
+Run = Callable[[Mapping[str, np.ndarray]], Arrays]
+
+# Roles of inputs that say which tokens are attended.
+SELECT = ("mask", "packing")
+# The largest batch and the longest but one: enough to see a lost mask.
+QUICK = (Size(3, 17, 11),)
+
+
+def validate(
+    candidate: str | os.PathLike[str] | bytes | Session,
+    against: nn.Module | str | os.PathLike[str] | bytes | Session,
+    example_inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    quick: bool = False,
+    device: str = "cpu",
+    seed: int = 0,
+    on_case: Callable[[Case], None] | None = None,
+) -> Verdict:
+    """Run a candidate and a reference on the same inputs, at many sizes and padding patterns, and compare their rows.
+
+    Valid rows must agree within the tolerance of their element type, and must not be NaN. Padding rows and rows without
+    a key must be finite where the reference's are; how far they differ is told.
+
+    Parameters
+    ----------
+    candidate
+        Path or bytes of an ONNX file, or a session. Its ``maskport.io`` metadata tells its masks and axes; without it,
+        they are taken from the names of its inputs.
+    against
+        The module that it was made from, or another ONNX file (for which PyTorch isn't needed).
+    example_inputs
+        Of the module: tensors by name, or in the order of its ``forward``'s parameters. Of a file: arrays by name; by
+        default they are drawn. Their types are kept; values that are no tensors go to the module as they are.
+    quick
+        Whether to try one size instead of five.
+    device
+        Where files are run.
+    seed
+        Of everything that is drawn.
+    on_case
+        Called before each case.
+
+    Returns
+    -------
+    Verdict
+        ``ok`` is true only if valid rows were compared and nothing failed.
+
+    Raises
+    ------
+    ToolError
+        If the example inputs don't fit.
+    MaskportError
+        If a file can't be loaded on the device.
+
+    Examples
+    --------
+    >>> verdict = validate("encoder.onnx", against=encoder, example_inputs=inputs)  # doctest: +SKIP
+    >>> verdict.ok, verdict.worst  # doctest: +SKIP
+    (True, 1.2e-06)
+    """
+    session = _session(candidate, device)
+    reference: Run
+    masks: Sequence[Mask] = ()
+    if isinstance(against, str | bytes | os.PathLike | Session):
+        other = _session(against, device)
+        examples = {name: np.asarray(array) for name, array in _mapping(example_inputs, other).items()}
+        layout = layout_of(other)
+        contract = _interface(session, list(layout.inputs), other.output_names)
+        reference = _from_file(other)
+    else:
+        from .eager_reference import EagerReference
+
+        eager = EagerReference(against, example_inputs, session.output_names)
+        examples, masks, reference = eager.examples, eager.masks, eager.run
+        layout = layout_of(session)
+        contract = _interface(session, list(examples), session.output_names)
+    if contract.status == FAILED:
+        return Verdict((), (contract, Contract("parity", NOT_RUN, why="the inputs or outputs differ")), {})
+    validation = _Validation(session, layout, reference)
+    for case in draw_cases(layout, examples, masks, QUICK if quick else SIZES, NAMES, seed):
+        if on_case is not None:
+            on_case(case)
+        validation.compare(case)
+    return validation.verdict(contract)
+
+
+class _Validation:
+    """The checks and contracts of the cases so far."""
+
+    def __init__(self, session: Session, layout: Layout, reference: Run) -> None:
+        self.session, self.layout, self.reference = session, layout, reference
+        self.checks: list[Check] = []
+        self.not_run: list[Contract] = []
+        self.tolerances: dict[str, tuple[float, str]] = {}
+        self.masks = [name for name, value in layout.inputs.items() if name in layout.masks or value.role in SELECT]
+        self.effects: dict[str, float] = {}
+
+    def compare(self, case: Case) -> None:
+        """Run both sides on a case."""
+        try:
+            expected = self.reference(case.inputs)
+        except Refused as error:
+            self.not_run.append(Contract(f"parity/{case.name}", NOT_RUN, why=f"the reference failed: {error}"))
+            return
+        try:
+            actual = run_file(self.session, case.inputs)
+        except MaskportError as error:
+            self.checks.append(Check(f"parity/{case.name}", False, "error", 1.0, 0.0, VALID, why=str(error)))
+            return
+        self._effect(case, expected)
+        for name in self.layout.outputs:
+            label = f"parity/{case.name}" + (f"/{name}" if len(self.layout.outputs) > 1 else "")
+            self.checks += self._compare(label, name, case, actual[name], expected[name])
+
+    def _compare(self, label: str, name: str, case: Case, actual: np.ndarray, expected: np.ndarray) -> list[Check]:
+        if actual.shape != expected.shape:
+            axes = sum(a != b for a, b in zip(actual.shape, expected.shape, strict=False))
+            axes += abs(actual.ndim - expected.ndim)
+            why = f"{list(actual.shape)}, the reference's is {list(expected.shape)}"
+            return [Check(label, False, "shape", float(axes), 0.0, VALID, why=why)]
+        if is_float(actual) and is_float(expected) and actual.dtype.itemsize < expected.dtype.itemsize:
+            # The tolerance is that of the coarser type.
+            expected = expected.astype(actual.dtype)
+        tolerance = tolerance_of(expected.dtype)
+        self.tolerances[expected.dtype.name] = (tolerance.value, tolerance.why)
+        layout = Layout(self.layout.inputs, {name: self.layout.outputs[name]}, self.layout.batch, self.layout.tokens)
+        kinds = case.rows.kinds(layout, layout.outputs[name], expected.shape)
+        found = []
+        for difference in differences(layout, case, {name: actual}, {name: expected}):
+            assert kinds is not None
+            where = np.broadcast_to(kinds[difference.rows], expected.shape)
+            one, two = actual[where], expected[where]
+            nan = int(np.isnan(one).sum()) if is_float(one) else 0
+            if difference.rows == VALID and (nan or difference.lost_nan):
+                told = None if nan else "in the reference alone"
+                found.append(Check(label, False, "nan", float(nan or difference.lost_nan), 0.0, VALID, why=told))
+            elif difference.rows == VALID:
+                found.append(Check(label, difference.ok, "max_abs", difference.error, difference.limit, VALID))
+            else:
+                bad = int((~np.isfinite(one) & np.isfinite(two)).sum()) if is_float(one) else 0
+                found.append(Check(label, not bad, "non_finite", float(bad), 0.0, difference.rows, difference.error))
+        return found
+
+    def _effect(self, case: Case, expected: Arrays) -> None:
+        """Note how far a mask changes the reference's valid rows: without that, parity would not miss the mask."""
+        for name in self.masks:
+            array = case.inputs[name]
+            if self.effects.get(name, 0.0) > 0:
+                continue
+            # A hidden token is shown; where nothing hides tokens, all are put together with the first.
+            pad = self.layout.inputs[name].pad
+            hidden = array == pad if pad is not None else np.ones_like(array, bool)
+            kept = array[~hidden] if pad is not None else array.reshape(-1)
+            if not kept.size:
+                continue
+            shown = np.where(hidden, kept[0], array)
+            if np.array_equal(shown, array):
+                continue
+            try:
+                changed = self.reference({**case.inputs, name: shown.astype(array.dtype)})
+            except Refused:
+                continue
+            moved = [d for d in differences(self.layout, case, changed, expected) if d.rows == VALID]
+            self.effects[name] = max((d.error for d in moved if not d.ok), default=0.0)
+
+    def verdict(self, interface: Contract) -> Verdict:
+        """Return what was found."""
+        effects = [_effect_contract(name, self.effects.get(name, 0.0)) for name in self.masks]
+        if not effects:
+            effects = [Contract("mask-effect", NOT_RUN, why="the model has no mask as an input")]
+        seen = {check.name.split("/")[2] if check.name.count("/") > 1 else None for check in self.checks}
+        compared = {check.rows for check in self.checks}
+        unseen = [
+            Contract(f"parity/{name}", NOT_RUN, why="its rows could not be told valid or not")
+            for name in self.layout.outputs
+            if len(self.layout.outputs) > 1 and name not in seen and compared
+        ]
+        return Verdict(tuple(self.checks), (interface, *effects, *unseen, *self.not_run), self.tolerances)
+
+
+def _effect_contract(name: str, effect: float) -> Contract:
+    if effect > 0:
+        return Contract(f"mask-effect/{name}", OK, effect)
+    why = "nothing that was tried changed a valid row of the reference, so a lost mask would not be seen"
+    return Contract(f"mask-effect/{name}", NOT_RUN, why=why)
+
+
+def run_file(session: Session, inputs: Mapping[str, np.ndarray]) -> Arrays:
+    """Run a session on arrays by name; numbers with a fraction are brought to the type that it takes."""
+    given = {}
+    for declared in session.inputs:
+        array, element = inputs[declared.name], declared.element
+        if is_float(array) and element is not None and element.numpy is not None and element.numpy.kind == "f":
+            array = array.astype(element.numpy)
+        given[declared.name] = array
+    return {name: np.asarray(array) for name, array in session.run(given).items()}
+
+
+def _from_file(session: Session) -> Run:
+    def run(inputs: Mapping[str, np.ndarray]) -> Arrays:
+        try:
+            return run_file(session, inputs)
+        except MaskportError as error:
+            raise Refused(str(error)) from error
+
+    return run
+
+
+def _interface(session: Session, inputs: Sequence[str], outputs: Sequence[str]) -> Contract:
+    parts = [
+        f"the candidate {word} {kind} {', '.join(sorted(names))}"
+        for kind, ours, theirs in (
+            ("input", set(session.input_names), set(inputs)),
+            ("output", set(session.output_names), set(outputs)),
+        )
+        for word, names in (("has lost", theirs - ours), ("alone has", ours - theirs))
+        if names
+    ]
+    return Contract("interface", FAILED if parts else OK, why="; ".join(parts) or None)
+
+
+def _mapping(example_inputs: Any, session: Session) -> Mapping[str, Any]:
+    if example_inputs is None:
+        return draw_inputs(session, {})
+    if not isinstance(example_inputs, Mapping):
+        raise ToolError("example_inputs of a file must be a dict of arrays by input name")
+    if missing := [name for name in session.input_names if name not in example_inputs]:
+        raise ToolError(f"example_inputs lacks {', '.join(missing)}; give every input of the reference")
+    return {name: example_inputs[name] for name in session.input_names}
+
+
+def _session(model: str | os.PathLike[str] | bytes | Session, device: str) -> Session:
+    return model if isinstance(model, Session) else Session(model, device=device)

@@ -1,0 +1,46 @@
+"""``maskport validate``: from its arguments to a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..export.cases import SIZES
+from ..export.patterns import NAMES
+from ..runtime import Session
+from .inputs import read_inputs
+from .screen import Screen
+from .validate import QUICK, validate
+from .verdict import Verdict
+
+
+def validate_command(
+    screen: Screen, candidate: Path, against: str, inputs: Path | None, quick: bool, device: str
+) -> Verdict:
+    """Load both sides and compare them, with progress.
+
+    Raises
+    ------
+    MaskportError, ExportError
+        If a side or the inputs can't be loaded.
+    """
+    session = Session(candidate, device=device)
+    examples: Any = None if inputs is None else read_inputs(inputs, session)
+    reference: Any
+    if Path(against).suffix == ".onnx":
+        reference = Session(against, device=device)
+    else:
+        from .spec import load
+
+        with screen.progress(f"Build {against}"):
+            source = load(against)
+        reference = source.module
+        if examples is None:
+            examples = source.example_inputs
+        else:
+            import torch
+
+            examples = {name: torch.from_numpy(array) for name, array in examples.items()}
+    # At small sizes some patterns are the same, and run once.
+    with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
+        return validate(session, reference, examples, quick=quick, device=device, on_case=lambda case: advance())

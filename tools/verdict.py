@@ -1,0 +1,178 @@
+"""What a validation found: cases, contracts, and whether they make a candidate right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from xml.etree import ElementTree
+
+FORMAT = 1
+OK: Final = "ok"
+FAILED: Final = "failed"
+NOT_RUN: Final = "not run"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure of one run of both sides.
+
+    Attributes
+    ----------
+    name
+        ``parity/batch=3,seq=17,mask=left``, with the output's name at the end where there are several.
+    ok
+        Whether the figure is within its limit.
+    metric
+        ``max_abs``: largest absolute difference. ``nan``: how many numbers are NaN. ``non_finite``: how many are NaN or
+        infinite where the reference's are not. ``shape``: in how many axes the shapes differ. ``error``: whether the
+        candidate failed to run.
+    value, limit
+        The figure, and the largest that is right.
+    rows
+        ``valid``: real tokens to which the mask leaves a key. ``padding``: no real token. ``empty``: without a key.
+    difference
+        Of rows that are not valid: largest absolute difference, for information.
+    why
+        What the candidate said, if it failed to run.
+    """
+
+    name: str
+    ok: bool
+    metric: str
+    value: float
+    limit: float
+    rows: str
+    difference: float | None = None
+    why: str | None = None
+
+    @property
+    def pattern(self) -> str:
+        """Name of the padding pattern, ``-`` if the model has no mask."""
+        return next((part[5:] for part in self.name.split("/")[1].split(",") if part.startswith("mask=")), "-")
+
+    def __str__(self) -> str:
+        where = f" {self.why}" if self.why else ""
+        what = {
+            "max_abs": f"{self.rows} rows differ by {self.value:.2g}, limit {self.limit:.1g}",
+            "nan": f"{self.value:.0f} numbers of {self.rows} rows are NaN{where}",
+            "non_finite": f"{self.value:.0f} numbers of {self.rows} rows are NaN or infinite here alone",
+            "shape": f"the shape differs: {self.why}",
+            "error": f"the candidate failed: {self.why}",
+        }
+        return f"{self.name.removeprefix('parity/')}: {what[self.metric]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with JSON's types; a difference that is infinite is null."""
+        entry: dict[str, Any] = {"name": self.name, "ok": self.ok, "metric": self.metric}
+        entry |= {"value": _number(self.value), "limit": self.limit, "rows": self.rows}
+        if self.difference is not None:
+            entry["max_abs"] = _number(self.difference)
+        return entry | ({"why": self.why} if self.why else {})
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A promise beyond single cases.
+
+    Attributes
+    ----------
+    name
+        What is promised.
+    status
+        ``ok``, ``failed`` or ``not run``: nothing was perturbed, so nothing was shown.
+    value
+        The figure that decided it, if there is one.
+    why
+        In words; always there if the status isn't ``ok``.
+    """
+
+    name: str
+    status: Literal["ok", "failed", "not run"]
+    value: float | None = None
+    why: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with JSON's types."""
+        entry: dict[str, Any] = {"name": self.name, "status": self.status}
+        if self.value is not None:
+            entry["value"] = _number(self.value)
+        return entry | ({"why": self.why} if self.why else {})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a validation found.
+
+    Attributes
+    ----------
+    cases
+        In the order in which they were run.
+    contracts
+        What was promised beyond single cases; what could not be run, with the reason.
+    tolerances
+        By element type of the compared outputs: the largest difference for values up to 1, and why.
+    """
+
+    cases: tuple[Check, ...]
+    contracts: tuple[Contract, ...]
+    tolerances: dict[str, tuple[float, str]]
+
+    @property
+    def failures(self) -> tuple[Check | Contract, ...]:
+        """The cases and contracts that failed."""
+        return (
+            *(case for case in self.cases if not case.ok),
+            *(contract for contract in self.contracts if contract.status == FAILED),
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether valid rows were compared, and nothing failed."""
+        return self.worst is not None and not self.failures
+
+    @property
+    def worst(self) -> float | None:
+        """Largest difference on valid rows; NaN if one side alone is NaN, None if nothing was compared."""
+        return worst(self.cases)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as a dict of JSON's types."""
+        return {
+            "format": FORMAT,
+            "ok": self.ok,
+            "cases": [case.to_json() for case in self.cases],
+            "contracts": [contract.to_json() for contract in self.contracts],
+        }
+
+    def to_junit(self) -> str:
+        """Return the verdict as a JUnit report, as test runners write it: one test case per case and contract."""
+        skipped = [contract for contract in self.contracts if contract.status == NOT_RUN]
+        entries: tuple[Check | Contract, ...] = (*self.cases, *self.contracts)
+        counts = {"tests": len(entries), "failures": len(self.failures), "skipped": len(skipped)}
+        attributes = {"name": "maskport validate"} | {name: str(count) for name, count in counts.items()}
+        suite = ElementTree.Element("testsuite", attributes)
+        for entry in entries:
+            name = f"{entry.name} ({entry.rows} rows)" if isinstance(entry, Check) else entry.name
+            test = ElementTree.SubElement(suite, "testcase", classname="maskport.validate", name=name)
+            if entry in self.failures:
+                message = str(entry) if isinstance(entry, Check) else entry.why or entry.name
+                ElementTree.SubElement(test, "failure", message=message)
+            elif entry in skipped:
+                ElementTree.SubElement(test, "skipped", message=entry.why or "")
+        ElementTree.indent(suite)
+        return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def worst(cases: tuple[Check, ...], rows: str = "valid") -> float | None:
+    """Return the largest difference of some rows: NaN if a side has NaN, None if nothing was compared."""
+    kind = [case for case in cases if case.rows == rows]
+    if any(case.metric == "nan" for case in kind):
+        return math.nan
+    if rows == "valid":
+        return max((case.value for case in kind if case.metric == "max_abs"), default=None)
+    return max((case.difference for case in kind if case.difference is not None), default=None)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

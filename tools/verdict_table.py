@@ -1,0 +1,61 @@
+"""A verdict as text that fits 80 columns."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.table import Table
+
+from ..export.patterns import NAMES
+from .tables import error_text, plain_table, verdict
+from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
+
+SHOWN = 5
+STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]", NOT_RUN: "[yellow]not run[/]"}
+
+
+def verdict_table(result: Verdict) -> Table:
+    """Return one line per padding pattern: runs, largest difference of each kind of row, verdict."""
+    table = plain_table("mask", ">runs", ">valid rows", ">padding rows", ">empty rows", "")
+    for name in (*NAMES, "-"):
+        cases = tuple(case for case in result.cases if case.pattern == name)
+        if cases:
+            runs = len({case.name.split("/")[1] for case in cases})
+            figures = (error_text(worst(cases, rows)) for rows in ("valid", "padding", "empty"))
+            table.add_row(name, str(runs), *figures, verdict(all(case.ok for case in cases)))
+    return table
+
+
+def findings_table(result: Verdict) -> Table:
+    """Return what the table doesn't say: failures, the first of each kind, contracts and tolerances."""
+    table = plain_table("", "")
+    table.show_header = False
+    failed = [case for case in result.cases if not case.ok]
+    kinds = {(case.pattern, case.rows, case.metric): case for case in reversed(failed)}
+    shown = list(reversed(kinds.values()))[:SHOWN]
+    for case in shown:
+        table.add_row(STYLED[FAILED], escape(str(case)))
+    if len(failed) > len(shown):
+        table.add_row("", f"and {len(failed) - len(shown)} more; --json lists all")
+    refused = [contract for contract in result.contracts if contract.name.startswith("parity/")]
+    for contract in result.contracts:
+        if contract not in refused[1:]:
+            value = "" if contract.value is None else f" {contract.value:.2g}"
+            table.add_row(STYLED[contract.status], escape(f"{contract.name}{value}{_after(': ', contract.why)}"))
+    if len(refused) > 1:
+        table.add_row("", f"and {len(refused) - 1} more that were not run; --json lists all")
+    for dtype, (limit, why) in result.tolerances.items():
+        table.add_row("[dim]limit[/]", f"[dim]{dtype}: {limit:.0e} of the largest value; {escape(why)}[/]")
+    return table
+
+
+def conclusion(result: Verdict, candidate: str, reference: str) -> str:
+    """Return the verdict as a sentence with markup."""
+    if result.ok:
+        return f"{escape(candidate)} [green]agrees[/] with {escape(reference)}."
+    if result.failures:
+        return f"{escape(candidate)} [bold red]differs[/] from {escape(reference)}."
+    return f"[bold red]Nothing was compared[/]: {escape(candidate)} is not shown to be right."
+
+
+def _after(mark: str, text: str | None) -> str:
+    return f"{mark}{text}" if text else ""
