@@ -27,7 +27,7 @@ SIGNATURES = (
 # its groups fill the braces.
 LOAD_FAULTS = (
     (
-        r"protobuf parsing failed|ORT model verification failed",
+        r"[Pp]rotobuf parsing failed|ORT model verification failed",
         "is damaged, cut short, or no ONNX model; make it again",
     ),
     (r"No graph was found", "is no ONNX model: it has no graph"),
@@ -61,7 +61,7 @@ LOAD_FAULTS = (
         "keeps data in another file, which bytes alone can't reach; give the model's path",
     ),
     (
-        r"Opset (\d+) is under development|[Oo]pset.*?(\d+).*(?:not supported|unsupported)",
+        r"Opset (\d+) is under development",
         "uses opset {0}, which is too new for ONNX Runtime {ort}; export with a lower opset_version, or "
         "update ONNX Runtime",
     ),
@@ -71,8 +71,13 @@ LOAD_FAULTS = (
         "or update ONNX Runtime",
     ),
     (
-        r"No Op registered for (\S+) with domain_version of (\d+)|Fatal error: (\S+?)\(-?\d+\) is not a registered",
-        "uses an operator that ONNX Runtime {ort} doesn't know: {0} {1}; update ONNX Runtime, or export without it",
+        r"No Op registered for (\S+) with domain_version of (\d+)",
+        "uses the operator {0} of opset {1}, which ONNX Runtime {ort} doesn't know; update ONNX Runtime, "
+        "or export without it",
+    ),
+    (
+        r"Fatal error: (\S+?)\(-?\d+\) is not a registered",
+        "uses the operator {0}, which ONNX Runtime {ort} doesn't know; update ONNX Runtime, or export without it",
     ),
     (
         r"Could not find an implementation for (\S+) node with name '(.*?)'",
@@ -113,8 +118,7 @@ def load_fault(text: str) -> str | None:
     """Return what a message of ONNX Runtime means for the user, None if it is not in the table."""
     for pattern, meaning in LOAD_FAULTS:
         if found := re.search(pattern, text, re.DOTALL):
-            groups = [group for group in found.groups() if group is not None]
-            return meaning.format(*groups, *[""] * (len(found.groups()) - len(groups)), ort=ort.__version__).rstrip()
+            return meaning.format(*found.groups(), ort=ort.__version__)
     return None
 
 

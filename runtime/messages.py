@@ -6,7 +6,7 @@ import re
 
 NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # code and category
-    r"|Error in execution: |Exception during (?:loading|initialization): "
+    r"|Load model from .*? failed:|Error in execution: |Exception during (?:loading|initialization): "
     r"|/\S*onnxruntime_src/\S+:\d+ (?:.*?\) (?=\S))?(?:(?:const )?\[with .*?\] )?"  # source file and C++ signature
     r"|\b\w+\.(?:cc|h):\d+ (?:operator\(\) |\w+ )?"  # the same, short
 )
