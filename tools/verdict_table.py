@@ -10,12 +10,15 @@ from .tables import error_text, plain_table, verdict
 from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
 
 SHOWN = 5
+CAPTION = "Largest differences. Empty rows have no key;\nthey and padding rows need only be finite."
 STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]", NOT_RUN: "[yellow]not run[/]"}
 
 
 def verdict_table(result: Verdict) -> Table:
     """Return one line per padding pattern: runs, largest difference of each kind of row, verdict."""
-    table = plain_table("mask", ">runs", ">valid rows", ">padding rows", ">empty rows", "")
+    table = plain_table("padding", ">runs", ">valid rows", ">padding rows", ">empty rows", "")
+    if any(case.rows != "valid" for case in result.cases):
+        table.caption, table.caption_justify = CAPTION, "left"
     for name in (*NAMES, "-"):
         cases = tuple(case for case in result.cases if case.pattern == name)
         if cases:
