@@ -65,7 +65,7 @@ def _check_effect(subject: Subject, case: Case, name: str, checked: Checked) -> 
                 messages.DROPPED,
             )
         )
-    if not is_read or (tried and subject.layout.inputs[name].role == "mask"):
+    if not is_read or (tried and subject.layout.inputs[name].role in ("mask", "packing")):
         raise ExportError(
             joined(
                 f"{subject.name}: the input {name!r} has no effect, in the module neither",

@@ -28,7 +28,8 @@ def describe_io(
 ) -> dict[str, Any]:
     """Return the ``maskport.io`` metadata of an exported graph.
 
-    A mask is an input that a mask expression of the module names, or whose name ends in ``mask``. Tokens are
+    Packing tells the segments of a mask expression. A mask is any other input that one names, or whose name ends in
+    ``mask``. Tokens are
     inputs with one entry per token: their first two axes are free. `roles` has the last word. ``pad`` is
     the value that hides a key: what every mask expression that names the input says; else by the name of a mask
     [batch, seq]; `pads` has the last word.
@@ -53,7 +54,7 @@ def describe_io(
     for value in graph.inputs:
         name, axes = str(value.name), _axes(value)
         named_by = [mask for mask in masks if name in mask.tensors]
-        inputs[name] = {"role": roles.get(name) or _role(name, axes, bool(named_by)), "axes": axes}
+        inputs[name] = {"role": roles.get(name) or _role(name, axes, named_by), "axes": axes}
         pad = pads.get(name, _hiding(name, named_by) if named_by else None)
         if pad is None and not named_by and inputs[name]["role"] == "mask" and _is_row_of_keys(axes, batches):
             pad = next((value for end, value in PADS.items() if name.endswith(end)), None)
@@ -69,10 +70,13 @@ def masks_of(module: nn.Module) -> list[Mask]:
     return list(dict.fromkeys(value for value in attributes if isinstance(value, Mask)))
 
 
-def _role(name: str, axes: list[int | str | None], in_a_mask: bool) -> str:
+def _role(name: str, axes: list[int | str | None], named_by: list[Mask]) -> str:
     if name in KNOWN:
         return KNOWN[name]
-    if in_a_mask or name.endswith("mask"):
+    leaves = (leaf for mask in named_by for leaf in leaves_of(mask._expr))
+    if any(leaf[0] == "segments" and name in leaf[1:] for leaf in leaves):
+        return "packing"
+    if named_by or name.endswith("mask"):
         return "mask"
     return "tokens" if len(axes) >= 2 and all(isinstance(axis, str) for axis in axes[:2]) else "other"
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import ToolError
+from .model_layout import layout_of
 
 if TYPE_CHECKING:
+    from ..export.layout import Input
     from ..runtime import Session
 
 SIZES = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")
@@ -117,7 +119,7 @@ def draw_inputs(session: Session, sizes: Mapping[str, tuple[int, ...]], seed: in
         names get 2, 7, 11, ...
     seed
         Of what is drawn: numbers with a fraction from the normal distribution, whole numbers 0 or 1, positions
-        counted up, masks all ones.
+        counted up, masks that hide nothing.
 
     Raises
     ------
@@ -150,29 +152,23 @@ def draw_inputs(session: Session, sizes: Mapping[str, tuple[int, ...]], seed: in
     total = sum(math.prod(shapes[name]) * dtypes[name].itemsize for name in nodes)
     if total > MAX_DRAWN_BYTES:
         raise ToolError(f"the drawn inputs would be {total / 2**30:.1f} GiB, at most 1 is drawn; give --inputs FILE")
-    roles = _roles(session)
+    layout = layout_of(session)
     rng = np.random.default_rng(seed)
-    return {name: _draw(shapes[name], dtypes[name], roles.get(name), name, rng) for name in nodes}
-
-
-def _roles(session: Session) -> dict[str, str]:
-    from ..export.io_metadata import IO_KEY
-
-    io = json.loads(session.metadata.get(IO_KEY, "{}"))
-    return {name: entry.get("role", "other") for name, entry in io.get("inputs", {}).items()}
+    return {name: _draw(shapes[name], dtypes[name], layout.inputs.get(name), rng) for name in nodes}
 
 
 def _draw(
-    shape: tuple[int, ...], dtype: np.dtype[Any], role: str | None, name: str, rng: np.random.Generator
+    shape: tuple[int, ...], dtype: np.dtype[Any], described: Input | None, rng: np.random.Generator
 ) -> np.ndarray:
-    if role == "mask" or (role is None and name.endswith("mask")):
-        return np.ones(shape, dtype)
+    role, pad = (described.role, described.pad) if described is not None else ("other", None)
+    if role == "mask":
+        return np.full(shape, 0 if pad else 1, dtype)
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
     if role == "positions" and shape:
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
-    # Every table of embeddings has the entries 0 and 1.
-    return rng.integers(0, 2, shape).astype(dtype)
+    # Every table of embeddings has the entries 0 and 1, and nearly every one 2.
+    return rng.choice([value for value in (0, 1, 2) if value != pad][:2], shape).astype(dtype)
 
 
 def _dims(dims: Sequence[Any]) -> str:

@@ -140,7 +140,7 @@ def test_pad_is_told_only_where_every_mask_hides_it() -> None:
     ids = torch.ones(2, 3, dtype=torch.int64)
     module = TwoMasks()
     io = json.loads(export(module, (ids, ids)).model.metadata_props["maskport.io"])["inputs"]
-    assert [(entry["role"], "pad" in entry) for entry in io.values()] == [("mask", False), ("mask", False)]
+    assert [(entry["role"], "pad" in entry) for entry in io.values()] == [("mask", False), ("packing", False)]
     module.masks[1].mask = KeyPadding("a") & Causal()
     io = json.loads(export(module, (ids, ids)).model.metadata_props["maskport.io"])["inputs"]
     assert [entry.get("pad") for entry in io.values()] == [0, None]
