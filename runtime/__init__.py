@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .errors import AssumptionViolated, DeviceUnavailable, InputError, MaskportError, ModelError
+    from .inputs import DeclaredInput
     from .placement import PlacedNode
     from .session import Session
 
 __all__ = [
     "AssumptionViolated",
+    "DeclaredInput",
     "DeviceUnavailable",
     "InputError",
     "MaskportError",
@@ -19,19 +22,11 @@ __all__ = [
     "Session",
 ]
 
+MODULES = {"DeclaredInput": "inputs", "PlacedNode": "placement", "Session": "session"}
+
 
 def __getattr__(name: str) -> object:
     # Lazy, so that the errors can be caught where ONNX Runtime is slow to import or not installed.
-    if name == "Session":
-        from .session import Session
-
-        return Session
-    if name == "PlacedNode":
-        from .placement import PlacedNode
-
-        return PlacedNode
-    if name in __all__:
-        from . import errors
-
-        return getattr(errors, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{MODULES.get(name, 'errors')}", __name__), name)

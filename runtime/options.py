@@ -9,6 +9,7 @@ from typing import Any
 
 import onnxruntime as ort
 
+from . import denormals
 from .errors import InputError
 from .placement import RECORD_KEY
 
@@ -20,7 +21,7 @@ LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 # The user's entries come after these and win.
-CONFIG = {"session.set_denormal_as_zero": "1", RECORD_KEY: "1"}
+CONFIG = {denormals.KEY: "1", RECORD_KEY: "1"}
 SILENT, WARNINGS = 4, 2  # ONNX Runtime's severities
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from . import denormals
 from .assumptions import read_assumptions
 from .binding import run_bound
 from .device import choose
@@ -75,11 +76,10 @@ class Session:
     -----
     **Threads.** One session may be run by many threads at once; a run shares nothing with another.
 
-    **Denormals** are flushed to zero: masked positions leave denormal probabilities that slow the following
-    product. ONNX Runtime sets this once per process, at its first session, for its own threads and for the thread that
-    makes the session; on Linux, threads started later from that one inherit it. Threads that were there before keep
-    denormals, and in the others numpy flushes them, too. To keep them, make the process's first session with
-    ``config={"session.set_denormal_as_zero": "0"}``.
+    **Denormals** are flushed to zero while a model runs: masked positions leave denormal probabilities that slow the
+    following product. The caller's own arithmetic keeps them, but on other systems than Linux on x86-64, where ONNX
+    Runtime's way is taken: the thread that makes the process's first session flushes them from then on, and the
+    threads that were there before never do. ``config={"session.set_denormal_as_zero": "0"}`` keeps denormals.
 
     **Assumptions.** If the file takes facts for granted (``maskport.assumes``), each run checks them on the host; for
     a mask on a CUDA device this costs a copy of the mask and a wait.
@@ -106,7 +106,9 @@ class Session:
             warnings.warn(conflict, RuntimeWarning, stacklevel=2)
         options = session_options(threads, optimization, optimized_path, config, verbose)
         choice = choose(device, cuda_options)
-        self._session = load(model, options, choice.providers)
+        with denormals.kept():
+            self._session = load(model, options, choice.providers)
+        self._flush = options.get_session_config_entry(denormals.KEY) == "1"
         if self._session.get_providers()[0] != choice.provider:
             raise DeviceUnavailable(
                 f"device {device!r} can't be used: ONNX Runtime didn't start {choice.provider}; its log says why"
@@ -165,6 +167,7 @@ class Session:
             raise InputError(
                 f"output {name!r} is {self._output_types[name]}, which numpy doesn't have; give torch tensors"
             )
+        before = denormals.flush() if self._flush else None
         try:
             if bound:
                 return run_bound(self._session, values, names)
@@ -172,6 +175,8 @@ class Session:
         except Exception as error:
             shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
             raise ModelError(f"ONNX Runtime failed on {shapes}: {plain(error)}") from error
+        finally:
+            denormals.restore(before)
 
     def placement(self) -> list[PlacedNode]:
         """Say which node runs on which execution provider.

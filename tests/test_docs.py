@@ -12,7 +12,7 @@ import pytest
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/recipes.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/recipes.md", "docs/session.md"])
 def test_the_page_prints_what_it_says(root: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("onnxruntime")

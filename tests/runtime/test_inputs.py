@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import onnx.parser
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from maskport.runtime import InputError, MaskportError, Session
 from maskport.runtime import inputs as runtime_inputs
 from torch._subclasses import FakeTensorMode
@@ -158,6 +162,26 @@ def test_wrong_names_are_named(session: Session, inputs: Any, message: str) -> N
         session.run(inputs)
 
 
+DTYPES = (
+    st.sampled_from([np.dtype(np.float32), np.dtype(np.int64)]) | arrays.scalar_dtypes() | arrays.byte_string_dtypes()
+)
+SHAPES = st.sampled_from([(2, 3, 4), (2, 3), ()]) | arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+
+
+@given(name=st.sampled_from(list(GOOD)), array=arrays.arrays(DTYPES, SHAPES), turned=st.booleans())
+def test_any_array_gives_an_answer_or_an_error_of_ours(
+    session: Session, name: str, array: np.ndarray, turned: bool
+) -> None:
+    inputs = {**GOOD, name: array.T if turned else array}
+    output = None
+    with contextlib.suppress(InputError):
+        output = session.run(inputs)["y"]
+    if output is not None:
+        assert inputs[name].shape == GOOD[name].shape
+        assert inputs[name].dtype.newbyteorder("=") == GOOD[name].dtype
+        assert output.shape == X.shape
+
+
 # What counts as the batch. GroupQueryAttention ends the process on an empty one.
 
 
@@ -176,6 +200,21 @@ def test_wrong_names_are_named(session: Session, inputs: Any, message: str) -> N
 def test_an_empty_batch_is_refused(text: str, inputs: dict[str, np.ndarray]) -> None:
     with pytest.raises(InputError, match="the batch is empty: give at least one row"):
         session_of(text).run(inputs)
+
+
+def test_group_query_attention_never_sees_an_empty_batch() -> None:
+    # Without the check this ends the process.
+    session = session_of(
+        "g (float[b, s, 64] q, float[b, s, 16] k, int32[b] last, int32 total)"
+        "=> (float[b, s, 64] y, float[b, 2, t, 8] keys, float[b, 2, t, 8] values)"
+        "{ y, keys, values = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 2>"
+        "(q, k, k, , , last, total) }"
+    )
+    q, k = np.ones((2, 3, 64), np.float32), np.ones((2, 3, 16), np.float32)
+    inputs = {"q": q, "k": k, "last": np.full(2, 2, np.int32), "total": np.array(3, np.int32)}
+    assert session.run(inputs)["y"].shape == (2, 3, 64)
+    with pytest.raises(InputError, match="the batch is empty"):
+        session.run({name: array[:0] if array.ndim else array for name, array in inputs.items()})
 
 
 @pytest.mark.parametrize("as_torch", [False, True])

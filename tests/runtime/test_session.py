@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -148,40 +146,3 @@ def test_the_optimized_model_is_written(model: bytes, tmp_path: Path) -> None:
 def test_wrong_options_are_named(model: bytes, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Session(model, **arguments)
-
-
-# Denormals. The first session of a process decides, hence processes of their own.
-
-DENORMALS = """
-import queue, sys, threading, numpy as np
-
-def loop():
-    while (task := tasks.get()) is not None:
-        done.put(task())
-
-tasks, done = queue.Queue(), queue.Queue()
-before = threading.Thread(target=loop)
-before.start()
-from maskport.runtime import Session
-session = Session(sys.argv[1], device="cpu", threads=1, config=eval(sys.argv[2]))
-tiny = np.full((1, 1, 4), 71362, np.int32).view(np.float32)  # 1e-40; a conversion would flush it already
-run = lambda: session.run({"x": tiny, "y": np.zeros_like(tiny)})["total"].view(np.int32).any()
-results = [run()]
-later = threading.Thread(target=lambda: results.append(run()))
-later.start(), later.join()
-tasks.put(run), tasks.put(None)
-print(*results, done.get())
-"""
-
-
-@pytest.mark.parametrize(
-    ("config", "kept"),
-    [(None, "False False True"), ({"session.set_denormal_as_zero": "0"}, "True True True")],
-)
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems don't hand it to later threads")
-def test_denormals_are_flushed_in_this_and_later_threads(
-    model: bytes, tmp_path: Path, config: dict[str, str] | None, kept: str
-) -> None:
-    (tmp_path / "m.onnx").write_bytes(model)
-    command = [sys.executable, "-c", DENORMALS, str(tmp_path / "m.onnx"), str(config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == kept
