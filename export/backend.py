@@ -95,13 +95,13 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
 
 
 def _reference(model: ir.Model, names: list[str]) -> Run:
-    from onnx.reference import ReferenceEvaluator
+    from .reference import evaluator
 
-    evaluator = ReferenceEvaluator(ir.to_proto(model))
+    run_all = evaluator(ir.to_proto(model)).run
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            return dict(zip(names, evaluator.run(names, dict(inputs)), strict=True))
+            return dict(zip(names, run_all(names, dict(inputs)), strict=True))
         except Exception as error:
             raise BackendError(first_line(error)) from error
 

@@ -52,8 +52,8 @@ class Case:
     rows: Rows
 
 
-def sizes_of(layout: Layout, size: Size) -> dict[Label, int]:
-    """Return the size of every axis: fixed ones keep theirs, free ones get `size`'s."""
+def sizes_of(layout: Layout, size: Size, given: Mapping[Label, int] | None = None) -> dict[Label, int]:
+    """Return the size of every axis: fixed ones keep theirs, free ones get the given, else `size`'s."""
     labels = dict.fromkeys([layout.batch, *layout.tokens, *(a for i in layout.inputs.values() for a in i.axes)])
     sizes: dict[Label, int] = {}
     for label in labels:
@@ -62,7 +62,8 @@ def sizes_of(layout: Layout, size: Size) -> dict[Label, int]:
         elif label is not None:
             is_length = bool(layout.tokens) and label == layout.tokens[0]
             sizes[label] = size.batch if label == layout.batch else size.length if is_length else size.other
-    return sizes
+    sizes |= given or {}
+    return sizes | {total: sizes[past] + sizes[new] for total, past, new in layout.sums}
 
 
 def draw_cases(

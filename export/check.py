@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .backend import BackendError
 from .batch import check_batch
 from .cases import SIZES, Case, Size, draw_cases, sizes_of
 from .checked import Checked, CheckedCase
@@ -16,9 +17,10 @@ from .effects import check_effects
 from .errors import ExportError
 from .lengths import extra_sizes
 from .messages import joined
-from .pad_safe import pad_safety
+from .pad_safe import pad_safety, unknown_pad_safety
 from .parity import Difference, tolerance_of, worst_valid
 from .patterns import NAMES
+from .relations import related
 from .rows import VALID, rows_of
 from .subject import Subject
 
@@ -60,8 +62,15 @@ def check(
         If the file is not the module: a baked dimension, an input without effect, a wrong value, rank or element
         type, NaN of its own, rows that depend on the others of their batch.
     """
+    subject = related(subject)
     layout, examples, masks = subject.layout, subject.examples, subject.masks
     checked = Checked(subject.backend.how, subject.seed)
+    if not subject.backend.is_onnxruntime and (why := _fails(subject)):
+        checked.how = "nothing"
+        checked.not_run.append(
+            ("everything", f"ONNX Runtime has no bfloat16 on the CPU, and the reference fails: {why}")
+        )
+        return checked, unknown_pad_safety("the file could not be run here")
     sizes = subject.example_sizes
     own = Case("the example", sizes, "example", examples, rows_of(layout, sizes, examples, masks))
     extra, too_long = extra_sizes(subject, bounds)
@@ -100,6 +109,15 @@ def check(
     for case in wide[-2:] if not mixes_rows else ():
         check_batch(subject, case, checked)
     return checked, pad_safety(subject, wide[-4:] if layout.tokens else [])
+
+
+def _fails(subject: Subject) -> str:
+    """Return why the backend can't run the example; empty if it can."""
+    try:
+        subject.backend.run(subject.examples)
+    except BackendError as error:
+        return str(error)
+    return ""
 
 
 def _tokens(subject: Subject, case: Case) -> int:

@@ -154,6 +154,7 @@ def export(
     """
     try:
         from .check import check as check_against
+        from .pad_safe import unknown_pad_safety
         from .traced import trace
     except ModuleNotFoundError as error:
         raise ExportError("export needs PyTorch; pip install 'maskport[torch]'") from error
@@ -172,7 +173,7 @@ def export(
                 traced.subject(Layout.from_io(io)), traced.captured.bounds, unused, mixes_rows
             )
         else:
-            pad_safe = {"version": METADATA_VERSION, "ok": False, "side": None, "why": "not checked"}
+            pad_safe = unknown_pad_safety("not checked")
     if strip_traces:
         strip_all_traces(model)
     assumes = {"version": METADATA_VERSION, "assumes": []}

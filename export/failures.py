@@ -65,9 +65,15 @@ HINTS = (
         "Write it with torch: torch.tril for np.tril, torch.where for np.where.",
     ),
     Hint(
-        r"Could not find a conversion|No ONNX function|ConversionError|not (?:registered|supported)",
+        r"only 4D query, key, and value",
         "",
-        "An operator has no ONNX form at this opset",
+        "scaled_dot_product_attention has an ONNX form for [batch, heads, seq, width] only",
+        "Give it a head axis: q[:, None] for one head.",
+    ),
+    Hint(
+        r"No ONNX function|ConversionError|not (?:registered|supported)",
+        "",
+        "An operator has no ONNX form as it is used here, at this opset",
         "Try a higher opset_version, or write it with simpler operators.",
     ),
 )

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import ExportError
 from .io_metadata import IO_KEY, IO_VERSION
 
 Label = int | str | None
+
+
+class Sum(NamedTuple):
+    """One size is the sum of two: the keys of a cache that the queries continue."""
+
+    total: Label
+    past: Label
+    new: Label
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,15 @@ class Layout:
         Label of the batch axis; None if no input has a batch and a token axis.
     tokens
         Labels of the token axes: one for an encoder, two for an encoder and its decoder.
+    sums
+        Sizes that depend on each other.
     """
 
     inputs: dict[str, Input]
     outputs: dict[str, tuple[Label, ...]]
     batch: Label
     tokens: tuple[Label, ...]
+    sums: tuple[Sum, ...] = ()
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Layout:

@@ -47,7 +47,7 @@ def extra_sizes(
     sizes, too_long = [], []
     for (axis, size), why in wanted.items():
         if size <= MAX_LENGTH:
-            sizes.append({**sizes_of(layout, SHORT), axis: size})
+            sizes.append(sizes_of(layout, SHORT, {axis: size}))
         else:
             too_long.append((f"{axis}={size}", f"{why}; more than {MAX_LENGTH} is not run"))
     return sizes, too_long

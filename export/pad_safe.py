@@ -26,8 +26,7 @@ def pad_safety(subject: Subject, cases: Sequence[Case]) -> dict[str, Any]:
     random tokens, moved no valid row of the file.
     """
     if not all(isinstance(label, str) for label in subject.layout.tokens) or not cases:
-        why = "no token axis is free, so no batch can be padded longer"
-        return {"version": METADATA_VERSION, "ok": False, "side": None, "why": why}
+        return unknown_pad_safety("no token axis is free, so no batch can be padded longer")
     proven, reason = _proven(subject)
     moved = {side: _moved(subject, cases, side) for side in SIDES}
     sides = [side for side in SIDES if side in proven and not moved[side]]
@@ -36,6 +35,11 @@ def pad_safety(subject: Subject, cases: Sequence[Case]) -> dict[str, Any]:
     )
     side = "both" if len(sides) == 2 else next(iter(sides), None)
     return {"version": METADATA_VERSION, "ok": side is not None, "side": side, "why": f"{reason}; {tried}"}
+
+
+def unknown_pad_safety(why: str) -> dict[str, Any]:
+    """Return the metadata of a file of which nothing is known."""
+    return {"version": METADATA_VERSION, "ok": False, "side": None, "why": why}
 
 
 def _proven(subject: Subject) -> tuple[tuple[str, ...], str]:
@@ -53,7 +57,8 @@ def _proven(subject: Subject) -> tuple[tuple[str, ...], str]:
         hidden or mask.implies(Causal()) for hidden, mask in zip(hides, subject.masks, strict=True)
     ):
         return ("right",), "every mask hides padding or is causal"
-    return (), f"not proven: {next(str(m) for m, h in zip(subject.masks, hides, strict=True) if not h)} reads padding"
+    may = next(str(mask) for mask, hidden in zip(subject.masks, hides, strict=True) if not hidden)
+    return (), f"not proven: the mask {may} may attend padding"
 
 
 def _moved(subject: Subject, cases: Sequence[Case], side: str) -> str:

@@ -54,7 +54,7 @@ class Rows:
         if not found:
             for label in layout.tokens:
                 has_keys = self.has_key[label].all(axis=1, keepdims=True)
-                row = self.real[label].any(axis=1, keepdims=True) & has_keys
+                row = np.logical_and(self.real[label].any(axis=1, keepdims=True), has_keys)
                 valid = valid & _placed(row, batch[0], None, len(shape))
             has_key = valid
         return {VALID: valid, PADDING: ~valid & has_key, EMPTY: ~valid & ~has_key}
@@ -79,6 +79,10 @@ def rows_of(
             tensors: dict[str, Any] = {name: inputs[name] for name in mask.tensors}
             dense = mask.dense(sizes[label], sizes[label], **tensors)
             has_key[label] = has_key[label] & np.asarray(dense.any(axis=3).all(axis=1))
+    for total, _, new in layout.sums:
+        # The queries are the last of the keys.
+        real[new] = real[new] & real[total][:, -sizes[new] :]
+        has_key[new] = has_key[new] & has_key[total][:, -sizes[new] :]
     somewhere = np.ones((batch, 1), bool)
     for label in layout.tokens:
         somewhere = somewhere & (real[label] & has_key[label]).any(axis=1, keepdims=True)
