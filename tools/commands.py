@@ -58,7 +58,7 @@ class Commands(TyperGroup):
             code = super().main(arguments, prog_name, **{**extra, "standalone_mode": False, "obj": screen})
         except USAGE_ERROR as error:
             path = error.ctx.command_path if error.ctx else "maskport"
-            screen.complain(path, f"{error.format_message()} See '{path} --help'.")
+            screen.complain(path, f"{error.format_message().rstrip('.')}. See '{path} --help'.")
             code = 2
         except typer.Abort:
             code = 130

@@ -24,6 +24,11 @@ FREE = (2, 7, 11, 13, 17, 19)
 # What is drawn is for a look at a model; real data comes from a file.
 MAX_DRAWN_BYTES = 1 << 30
 READERS = (".npz", ".npy", ".json")
+# What numpy says of a file -> what it means.
+REASONS = {
+    "Object arrays": "it holds Python objects; save arrays of numbers",
+    "pickled": "numpy doesn't know it; save it with numpy.savez or numpy.save",
+}
 
 
 def parse_sizes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -61,10 +66,9 @@ def read_inputs(path: Path, session: Session) -> dict[str, Any]:
     ToolError
         If the file isn't there, can't be read, or holds something else than numbers.
     """
-    if path.suffix not in READERS:
-        raise ToolError(f"{path} is no input file; give {', '.join(READERS[:-1])} or {READERS[-1]}")
-    if not path.is_file():
-        raise ToolError(f"{path} is {'a folder' if path.is_dir() else 'no file'}; give {' or '.join(READERS)}")
+    if path.suffix not in READERS or not path.is_file():
+        what = "a folder" if path.is_dir() else "no file" if not path.exists() else "no file of inputs"
+        raise ToolError(f"{path} is {what}; give {', '.join(READERS[:-1])} or {READERS[-1]}")
     try:
         if path.suffix == ".json":
             found = json.loads(path.read_bytes())
@@ -74,8 +78,7 @@ def read_inputs(path: Path, session: Session) -> dict[str, Any]:
     except Exception as error:
         # numpy, zipfile, zlib and json each have errors of their own for a broken file.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        if "allow_pickle" in reason:
-            reason = "it holds Python objects; save arrays of numbers"
+        reason = next((meaning for said, meaning in REASONS.items() if said in reason), reason)
         raise ToolError(f"{path} can't be read: {reason}") from error
     if isinstance(found, np.ndarray):
         if len(session.input_names) != 1:
@@ -98,7 +101,7 @@ def _from_lists(name: str, value: Any, dtype: np.dtype[Any] | None) -> np.ndarra
     except (ValueError, OverflowError) as error:
         raise ToolError(f"input {name!r} is no array of numbers: its lists have different lengths") from error
     if array.dtype.kind not in "biuf":
-        raise ToolError(f"input {name!r} is no array of numbers: it holds {array.dtype.name} values")
+        raise ToolError(f"input {name!r} is no array of numbers: it holds text, objects or numbers of over 64 bits")
     if dtype is None or (array.dtype.kind == "f" and dtype.kind != "f"):
         return array
     cast = array.astype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ..export.parity import differences, tolerance_of
 from ..export.patterns import NAMES
 from ..export.rows import VALID
 from ..models.masks import Mask
-from ..runtime import MaskportError, Session
+from ..runtime import MaskportError, ModelError, Session
 from .errors import Refused, ToolError
 from .inputs import draw_inputs
 from .model_layout import layout_of
@@ -73,10 +74,8 @@ def validate(
 
     Raises
     ------
-    ToolError
-        If the example inputs don't fit.
     MaskportError
-        If a file can't be loaded on the device.
+        If the example inputs don't fit, or a file can't be loaded on the device.
 
     Examples
     --------
@@ -89,21 +88,22 @@ def validate(
     masks: Sequence[Mask] = ()
     if isinstance(against, str | bytes | os.PathLike | Session):
         other = _session(against, device)
-        examples = {name: np.asarray(array) for name, array in _mapping(example_inputs, other).items()}
         layout = layout_of(other)
-        contract = _interface(session, list(layout.inputs), other.output_names)
+        examples = _examples(example_inputs, other)
+        contract = _interface(session, layout, examples, other.output_names)
         reference = _from_file(other)
     else:
         from .eager_reference import EagerReference
 
         eager = EagerReference(against, example_inputs, session.output_names)
-        examples, masks, reference = eager.examples, eager.masks, eager.run
         layout = layout_of(session)
-        contract = _interface(session, list(examples), session.output_names)
+        examples, masks, reference = eager.examples, eager.masks, eager.run
+        contract = _interface(session, layout, examples, session.output_names)
     if contract.status == FAILED:
         return Verdict((), (contract, Contract("parity", NOT_RUN, why="the inputs or outputs differ")), {})
+    cases = draw_cases(layout, examples, masks, QUICK if quick else SIZES, NAMES, seed)
     validation = _Validation(session, layout, reference)
-    for case in draw_cases(layout, examples, masks, QUICK if quick else SIZES, NAMES, seed):
+    for case in cases:
         if on_case is not None:
             on_case(case)
         validation.compare(case)
@@ -232,27 +232,34 @@ def _from_file(session: Session) -> Run:
     return run
 
 
-def _interface(session: Session, inputs: Sequence[str], outputs: Sequence[str]) -> Contract:
+def _interface(session: Session, layout: Layout, examples: Arrays, outputs: Sequence[str]) -> Contract:
     parts = [
         f"the candidate {word} {kind} {', '.join(sorted(names))}"
         for kind, ours, theirs in (
-            ("input", set(session.input_names), set(inputs)),
+            ("input", set(session.input_names), set(examples)),
             ("output", set(session.output_names), set(outputs)),
         )
         for word, names in (("has lost", theirs - ours), ("alone has", ours - theirs))
         if names
     ]
+    parts += [
+        f"input {name} has {len(value.axes)} axes, the reference's {examples[name].ndim}"
+        for name, value in layout.inputs.items()
+        if name in examples and examples[name].ndim != len(value.axes)
+    ]
     return Contract("interface", FAILED if parts else OK, why="; ".join(parts) or None)
 
 
-def _mapping(example_inputs: Any, session: Session) -> Mapping[str, Any]:
+def _examples(example_inputs: Any, session: Session) -> Arrays:
+    """Return the examples of a file that is the reference, in the order of its inputs."""
     if example_inputs is None:
         return draw_inputs(session, {})
     if not isinstance(example_inputs, Mapping):
         raise ToolError("example_inputs of a file must be a dict of arrays by input name")
-    if missing := [name for name in session.input_names if name not in example_inputs]:
-        raise ToolError(f"example_inputs lacks {', '.join(missing)}; give every input of the reference")
-    return {name: example_inputs[name] for name in session.input_names}
+    # The session knows best what its inputs are; whether it can run at this size is found out later.
+    with contextlib.suppress(ModelError):
+        session.run(example_inputs)
+    return {name: np.asarray(example_inputs[name]) for name in session.input_names}
 
 
 def _session(model: str | os.PathLike[str] | bytes | Session, device: str) -> Session:

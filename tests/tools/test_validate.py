@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import onnx
 import pytest
-from maskport.runtime import Session
+from maskport.runtime import InputError, Session
 from maskport.tools.errors import ToolError
 from maskport.tools.validate import validate
 from maskport.tools.verdict import Check, Verdict
@@ -184,7 +184,7 @@ def test_broken_metadata_is_an_error() -> None:
 
 
 def test_examples_of_a_file_must_be_complete() -> None:
-    with pytest.raises(ToolError, match="example_inputs lacks attention_mask"):
+    with pytest.raises(InputError, match="missing input attention_mask"):
         validate(tiny(), tiny(), {"src": np.zeros((2, 3, 4), np.float32)})
     with pytest.raises(ToolError, match="must be a dict of arrays by input name"):
         validate(tiny(), tiny(), [np.zeros((2, 3, 4), np.float32)])
