@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .errors import AssumptionViolated, DeviceUnavailable, InputError, MaskportError, ModelError
-    from .inputs import DeclaredInput
+    from .inputs import DeclaredValue
     from .placement import PlacedNode
     from .session import Session
 
 __all__ = [
     "AssumptionViolated",
-    "DeclaredInput",
+    "DeclaredValue",
     "DeviceUnavailable",
     "InputError",
     "MaskportError",
@@ -22,7 +22,7 @@ __all__ = [
     "Session",
 ]
 
-MODULES = {"DeclaredInput": "inputs", "PlacedNode": "placement", "Session": "session"}
+MODULES = {"DeclaredValue": "inputs", "PlacedNode": "placement", "Session": "session"}
 
 
 def __getattr__(name: str) -> object:

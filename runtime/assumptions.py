@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .errors import AssumptionViolated, ModelError
-from .inputs import DeclaredInput
+from .inputs import DeclaredValue
 
 ASSUMES_KEY, IO_KEY = "maskport.assumes", "maskport.io"
 VERSION = 1
@@ -103,7 +103,7 @@ class Assumption:
         )
 
 
-def read_assumptions(metadata: Mapping[str, str], declared: Sequence[DeclaredInput]) -> tuple[Assumption, ...]:
+def read_assumptions(metadata: Mapping[str, str], declared: Sequence[DeclaredValue]) -> tuple[Assumption, ...]:
     """Return the assumptions in a file's metadata.
 
     Raises
@@ -137,7 +137,7 @@ def _versioned(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
     return found
 
 
-def _assumption(entry: Mapping[str, Any], declared: Sequence[DeclaredInput], pads: Mapping[str, Any]) -> Assumption:
+def _assumption(entry: Mapping[str, Any], declared: Sequence[DeclaredValue], pads: Mapping[str, Any]) -> Assumption:
     name, check, axis = entry["input"], entry["check"], entry.get("axis", -1)
     fact, colon, number = check.partition(":")
     if fact not in CHECKS or (fact == "length_le") != bool(colon) or (colon and not number.isdecimal()):

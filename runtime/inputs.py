@@ -21,8 +21,8 @@ REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
-class DeclaredInput:
-    """What a model says of one input.
+class DeclaredValue:
+    """What a model says of one input or output.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Inputs:
         ``"cpu"`` or ``"cuda:N"``: where the model runs.
     """
 
-    def __init__(self, declared: Iterable[DeclaredInput], device: str) -> None:
+    def __init__(self, declared: Iterable[DeclaredValue], device: str) -> None:
         self.declared = tuple(declared)
         self._device = device
         self._plan = [(item.name, item, item.element and item.element.numpy) for item in self.declared]
@@ -104,7 +104,7 @@ class Inputs:
         names = ", ".join(item.name for item in self.declared) or "none"
         return f"{_listed('unknown', unknown)}{_listed('missing', missing)}the model's inputs are {names}"
 
-    def _convert(self, declared: DeclaredInput, value: Any) -> Any:
+    def _convert(self, declared: DeclaredValue, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return _array(declared, value)
         if is_torch(value):
@@ -114,7 +114,7 @@ class Inputs:
             f"the model takes {declared}"
         )
 
-    def _tensor(self, declared: DeclaredInput, tensor: Any) -> Any:
+    def _tensor(self, declared: DeclaredValue, tensor: Any) -> Any:
         if tensor.is_nested or str(tensor.layout) != "torch.strided":
             raise InputError(
                 f"input {declared.name!r} is a nested or sparse tensor; the model takes {declared}: pad it"
@@ -161,7 +161,7 @@ def is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def _array(declared: DeclaredInput, array: np.ndarray) -> np.ndarray:
+def _array(declared: DeclaredValue, array: np.ndarray) -> np.ndarray:
     dtype = declared.element and declared.element.numpy
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(
@@ -179,7 +179,7 @@ def _array(declared: DeclaredInput, array: np.ndarray) -> np.ndarray:
     return _copy(declared, array, dtype)
 
 
-def _copy(declared: DeclaredInput, array: np.ndarray, dtype: Any) -> np.ndarray:
+def _copy(declared: DeclaredValue, array: np.ndarray, dtype: Any) -> np.ndarray:
     """Return the array in native byte order, C order and aligned memory."""
     try:
         return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
@@ -187,7 +187,7 @@ def _copy(declared: DeclaredInput, array: np.ndarray, dtype: Any) -> np.ndarray:
         raise InputError(f"{_mismatch(declared, array)}; there is no memory to make it contiguous") from error
 
 
-def _mismatch(declared: DeclaredInput, value: Any) -> str:
+def _mismatch(declared: DeclaredValue, value: Any) -> str:
     return f"input {declared.name!r} is {value.dtype} {list(value.shape)}, the model takes {declared}"
 
 

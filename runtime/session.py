@@ -16,7 +16,7 @@ from .binding import run_bound
 from .device import choose
 from .element_types import DTYPES, STRING
 from .errors import DeviceUnavailable, InputError, ModelError
-from .inputs import DeclaredInput, Inputs, is_torch
+from .inputs import DeclaredValue, Inputs, is_torch
 from .load import load
 from .messages import plain
 from .options import session_options
@@ -56,8 +56,8 @@ class Session:
         ``"cpu"`` or ``"cuda:N"``: where the model runs.
     why : str
         Why that device was taken; where ``"auto"`` took the CPU, why CUDA can't be used. Logged as information.
-    inputs : tuple of DeclaredInput
-        Name, type and shape of each input.
+    inputs, outputs : tuple of DeclaredValue
+        Name, type and shape of each.
     input_names, output_names : list of str
         In the order of the file.
     metadata : dict of str to str
@@ -115,15 +115,14 @@ class Session:
             )
         self.device, self.why = choice.device, choice.why
         logger.info("the session runs on %s: %s", self.device, self.why)
-        declared = [DeclaredInput(node.name, node.type, tuple(node.shape)) for node in self._session.get_inputs()]
-        self._inputs = Inputs(declared, self.device)
-        self.inputs = self._inputs.declared
-        self.input_names = [item.name for item in declared]
-        self._output_types = {node.name: node.type for node in self._session.get_outputs()}
-        self.output_names = list(self._output_types)
+        self.inputs = _declared(self._session.get_inputs())
+        self.outputs = _declared(self._session.get_outputs())
+        self.input_names = [item.name for item in self.inputs]
+        self.output_names = [item.name for item in self.outputs]
+        self._inputs = Inputs(self.inputs, self.device)
         # Not what numpy has no type for; sequences and maps come as lists and dicts.
         self._torch_only = {
-            name for name, kind in self._output_types.items() if kind.startswith("tensor(") and kind not in _NUMPY
+            item.name: item.type for item in self.outputs if item.type.startswith("tensor(") and item.type not in _NUMPY
         }
         self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
         self._assumptions = read_assumptions(self.metadata, self.inputs)
@@ -162,10 +161,10 @@ class Session:
         for assumption in self._assumptions:
             assumption.verify(_on_host(values[assumption.input]))
         bound = any(type(value) is not np.ndarray for value in values.values())
-        if self._torch_only and not bound and (lost := self._torch_only.intersection(names)):
+        if self._torch_only and not bound and (lost := self._torch_only.keys() & names):
             name = min(lost)
             raise InputError(
-                f"output {name!r} is {self._output_types[name]}, which numpy doesn't have; give torch tensors"
+                f"output {name!r} is {self._torch_only[name]}, which numpy doesn't have; give torch tensors"
             )
         before = denormals.flush() if self._flush else None
         try:
@@ -191,7 +190,7 @@ class Session:
 
     def _chosen(self, outputs: Iterable[str]) -> list[str]:
         names = [outputs] if isinstance(outputs, str) else list(outputs)
-        unknown = [str(name) for name in names if name not in self._output_types]
+        unknown = [str(name) for name in names if name not in self.output_names]
         if unknown or not names:
             what = f"outputs names {', '.join(unknown)}" if unknown else "outputs is empty"
             raise InputError(f"{what}; the model's outputs are {', '.join(self.output_names)}")
@@ -199,6 +198,10 @@ class Session:
 
 
 _NUMPY = {*DTYPES, STRING}
+
+
+def _declared(nodes: Iterable[Any]) -> tuple[DeclaredValue, ...]:
+    return tuple(DeclaredValue(node.name, node.type, tuple(node.shape)) for node in nodes)
 
 
 def _on_host(value: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from maskport.runtime import AssumptionViolated, InputError, ModelError, Session
 from maskport.runtime.assumptions import CHECKS, Assumption, read_assumptions
-from maskport.runtime.inputs import DeclaredInput
+from maskport.runtime.inputs import DeclaredValue
 
 Row = list[int]
 # The slow, obvious definitions: of one row, with 0 for padding.
@@ -168,6 +168,6 @@ def test_what_cant_be_checked_is_refused_at_load(assumes: Any, io: Any, message:
 
 
 def test_an_axis_counts_from_the_end_by_default() -> None:
-    declared = [DeclaredInput("mask", "tensor(int64)", ("batch", "heads", "seq"))]
+    declared = [DeclaredValue("mask", "tensor(int64)", ("batch", "heads", "seq"))]
     metadata = {"maskport.assumes": json.dumps(assuming({"input": "mask", "check": "binary"}))}
     assert [assumption.axis for assumption in read_assumptions(metadata, declared)] == [2]

@@ -40,6 +40,7 @@ def ones(*shape: int, dtype: str = "float32") -> np.ndarray:
 def test_numpy_in_numpy_out(session: Session) -> None:
     assert (session.device, session.input_names, session.output_names) == ("cpu", ["x", "y"], ["total", "less"])
     assert [str(item) for item in session.inputs] == ["float32 [batch, seq, 4]"] * 2
+    assert [item.name for item in session.outputs] == ["total", "less"]
     outputs = session.run({"y": ones(2, 3, 4), "x": 2 * ones(2, 3, 4)})
     assert list(outputs) == ["total", "less"]
     np.testing.assert_array_equal(outputs["total"], 3 * ones(2, 3, 4))
