@@ -7,10 +7,13 @@ import re
 import sysconfig
 import tempfile
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import nn
+
+from .traces import module_packages
 
 PACKAGE = Path(__file__).resolve().parent
 LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
@@ -86,7 +89,7 @@ def explain(module: nn.Module, error: BaseException) -> str:
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     said = "\n".join(str(link) for link in reversed(chain))
-    frame = _users_frame(chain[-1]) or _frame_in(said)
+    frame = _users_frame(chain[-1], set()) or _frame_in(said) or _users_frame(chain[-1], module_packages(module))
     line = frame[3] if frame else ""
     root = chain[-1]
     lines = [f"{type(module).__name__} can't be exported"]
@@ -116,9 +119,9 @@ def _said_by(error: BaseException) -> str:
     return next((line.removeprefix("- ") for line in lines if line.startswith("- ")), lines[0])[:300]
 
 
-def _users_frame(error: BaseException) -> tuple[str, int, str, str] | None:
-    """Return file, line number, function and code of the innermost frame that is the user's."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+def _users_frame(error: BaseException, packages: Collection[str]) -> tuple[str, int, str, str] | None:
+    """Return file, line number, function and code of the innermost frame that is the user's or of `packages`."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename, packages)]
     if not frames:
         return None
     last = frames[-1]
@@ -134,9 +137,11 @@ def _frame_in(said: str) -> tuple[str, int, str, str] | None:
     return path, int(number), name, linecache.getline(path, int(number)).strip()
 
 
-def _is_users(filename: str) -> bool:
+def _is_users(filename: str, packages: Collection[str] = ()) -> bool:
     path = Path(filename)
-    return path.is_file() and path.parent != PACKAGE and not any(path.is_relative_to(root) for root in LIBRARIES)
+    roots = [root for root in LIBRARIES if path.is_relative_to(root)]
+    in_packages = any(path.relative_to(root).parts[0] in packages for root in roots)
+    return path.is_file() and path.parent != PACKAGE and (not roots or in_packages)
 
 
 def _write(text: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..models.masks import Causal, KeyPadding
 from .errors import ExportError
 from .quiet import collected
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 BATCH = 3
+# Where it is known and the check needs it: the models that pool a row which left padding can leave without a key.
+MASKS = dict.fromkeys(("CLIPTextModel", "CLIPTextModelWithProjection"), Causal() & KeyPadding("attention_mask"))
 # Of the tokens by the prefix of the input's name: coprime, and unlike the sizes that configurations have.
 LENGTHS = {"": 7, "decoder_": 5}
 
@@ -74,6 +77,10 @@ def load(folder: str | os.PathLike[str]) -> Loaded:
         # Before the model is built, which copies it for its parts.
         config.use_cache, config.return_dict = False, True
         module = _build(model_class, config, folder)
+        # Experts by loops can't be traced, and grouped products have no ONNX form.
+        module.set_experts_implementation("batched_mm")
+        if model_class.__name__ in MASKS:
+            vars(module)["maskport_mask"] = MASKS[model_class.__name__]
         inputs = _example_inputs(module)
         _try(module, inputs)
     shapes = {name: {0: "batch", 1: f"{_prefix(name)}seq"} for name in inputs}
@@ -125,13 +132,12 @@ def _class_of(config: Any, folder: Path, transformers: Any) -> Any:
         ) from error
 
 
-def _build(model_class: Any, config: Any, folder: Path) -> nn.Module:
+def _build(model_class: Any, config: Any, folder: Path) -> Any:
     import torch
 
     try:
         if not any((folder / name).is_file() for name in WEIGHTS):
-            module: nn.Module = model_class(config).eval()
-            return module
+            return model_class(config).eval()
         module, told = model_class.from_pretrained(
             folder, config=config, dtype=torch.float32, local_files_only=True, output_loading_info=True
         )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from .zoo.models import Zoo
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +32,13 @@ def _cuda_works() -> bool:
     from maskport.runtime.cuda import cuda_problem
 
     return torch.cuda.is_available() and cuda_problem() is None
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    """Tiny models of transformers, each exported once for all tests and workers: ``zoo("llama", 23).path``."""
+    # Here, so that tests without it don't wait for PyTorch.
+    from .zoo.models import Zoo
+
+    base = tmp_path_factory.getbasetemp()
+    return Zoo((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "zoo")
