@@ -77,6 +77,11 @@ def capture(
     assert program is not None
     assert program.exported_program is not None
     graph = program.model.graph
+    if opset_version not in (None, written := program.model.opset_imports[""]):
+        raise ExportError(
+            f"opset_version is {opset_version}, but PyTorch wrote opset {written}: it can't write that one; "
+            "give another, or none for its own choice"
+        )
     if output_names is not None and len(output_names) != len(graph.outputs):
         raise ExportError(f"the module has {len(graph.outputs)} outputs, output_names gives {len(output_names)}")
     output_names = output_names or _output_names(program.exported_program)

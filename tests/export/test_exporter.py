@@ -126,6 +126,12 @@ def test_metadata_tells_roles_and_axes(exported: Exported) -> None:
     }
 
 
+@pytest.mark.parametrize("opset", [-1, 3, 99])
+def test_an_opset_that_pytorch_does_not_write_is_refused(opset: int) -> None:
+    with pytest.raises(ExportError, match=f"opset_version is {opset}, but PyTorch wrote opset 18: .* give another"):
+        export(nn.Linear(4, 4), (torch.randn(2, 4),), opset_version=opset)
+
+
 def test_pad_is_told_only_where_every_mask_hides_it() -> None:
     class TwoMasks(nn.Module):
         def __init__(self) -> None:

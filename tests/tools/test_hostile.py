@@ -234,6 +234,7 @@ REFUSED = [
     (["export", "encoder", "-o", "plain"], "plain is a folder; give"),
     (["export", "encoder", "-o", "good.npz/out.onnx"], "can't be written"),
     ([*EXPORT, "encoder", "--opset", "x"], "'--opset': Input should be a valid integer, .*[.] See"),
+    ([*EXPORT, "specs.py:good", "--opset", "-1"], "opset_version is -1, but PyTorch wrote opset 18"),
     ([*EXPORT, "encoder", "--no-such-option"], "No such option: --no-such-option[.] See"),
     ([*EXPORT, "encoder", "--dtype", "int8"], "int8"),
     (["validate", "no.onnx", "--against", "good.onnx"], "no.onnx is no file"),
