@@ -112,7 +112,7 @@ def _unknown(folder: Path, content: dict[str, Any], version: str, error: Excepti
         return f"the config.json of {str(folder)!r} has no model_type; transformers can't tell what to build"
     from transformers import CONFIG_MAPPING
 
-    if model_type not in CONFIG_MAPPING:
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         return f"transformers {version} doesn't know the model_type {model_type!r} of {str(folder)!r}"
     return f"the config.json of {str(folder)!r} doesn't fit {model_type}: {_first_line(error)}"
 
@@ -120,8 +120,9 @@ def _unknown(folder: Path, content: dict[str, Any], version: str, error: Excepti
 def _class_of(config: Any, folder: Path, transformers: Any) -> Any:
     architectures = config.architectures or ()
     for name in architectures[:1]:
-        if (model_class := getattr(transformers, name, None)) is None:
-            raise ExportError(f"transformers {transformers.__version__} has no {name}, which {str(folder)!r} asks for")
+        model_class = getattr(transformers, str(name), None)
+        if not isinstance(model_class, type) or not issubclass(model_class, transformers.PreTrainedModel):
+            raise ExportError(f"transformers {transformers.__version__} has no model {name}, as {str(folder)!r} asks")
         return model_class
     try:
         return transformers.MODEL_MAPPING[type(config)]
