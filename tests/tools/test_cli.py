@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+import warnings
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
+import onnx
 import pytest
 from maskport.export.errors import ExportError
 from maskport.runtime.errors import ModelError
 from maskport.tools import cli, demo
+from maskport.tools.builtin import BUILTINS
 from typer.testing import CliRunner
 
 invoke = CliRunner().invoke
@@ -20,9 +27,90 @@ def test_help_and_version() -> None:
     assert (shown.exit_code, shown.output) == (0, "maskport 0.1.0\n")
 
 
-def test_bad_arguments_exit_with_2() -> None:
-    assert invoke(cli.app, ["no-such-command"]).exit_code == 2
-    assert invoke(cli.app, ["demo", "--no-such-option"]).exit_code == 2
+def test_no_arguments_show_the_help() -> None:
+    assert invoke(cli.app, []).output == invoke(cli.app, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["no-such-command"], "maskport: No such command 'no-such-command'. See 'maskport --help'."),
+        (["--no-such-option"], "maskport: No such option: --no-such-option. See 'maskport --help'."),
+        (["demo", "--no-such-option"], "maskport demo: No such option: --no-such-option. See 'maskport demo --help'."),
+        (["demo", "more"], "maskport demo: Got unexpected extra argument(s) (more). See 'maskport demo --help'."),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(arguments: list[str], line: str) -> None:
+    done = invoke(cli.app, arguments, prog_name="maskport")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"{line}\n")
+
+
+def test_models_lists_each_with_its_mask() -> None:
+    done = invoke(cli.app, ["models"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    listed = json.loads(invoke(cli.app, ["models", "--json"]).stdout)["models"]
+    assert [model["name"] for model in listed] == list(BUILTINS)
+    assert all(model["name"] in done.stdout and model["mask"] in done.stdout for model in listed)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A built-in model exported by the command, and what the command printed."""
+    path = tmp_path_factory.mktemp("exported") / "new" / "packed.onnx"
+    done = invoke(cli.app, ["export", "encoder-packed", "-o", str(path), "--strip-traces", "--opset", "23"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    return path, done.stdout
+
+
+def test_export_tells_what_it_wrote_and_what_was_checked(exported: tuple[Path, str]) -> None:
+    path, printed = exported
+    model = onnx.load(path)
+    assert model.opset_import[0].version == 23
+    assert not any("stack_trace" in entry.key for node in model.graph.node for entry in node.metadata_props)
+    words = " ".join(printed.split())
+    assert re.match(r"wrote \S+packed.onnx, 0.\d MB, opset 23 input src ", words)
+    assert "input segment_ids int64 [batch, seq] output output float32 [batch, seq, 64] checked " in words
+    assert re.search(r"checked \d+ runs against the module, by onnxruntime .* valid rows \d.\de-0[67]$", words)
+
+
+def test_validate_against_a_spec_and_write_junit(exported: tuple[Path, str], tmp_path: Path) -> None:
+    junit = tmp_path / "new" / "junit.xml"
+    arguments = ["validate", str(exported[0]), "--against", "encoder-packed", "--quick", "--junit", str(junit)]
+    done = invoke(cli.app, arguments)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "ok     mask-effect/segment_ids" in done.stdout
+    assert done.stdout.endswith("agrees with encoder-packed.\n")
+    assert ElementTree.parse(junit).getroot().attrib["failures"] == "0"
+    done = invoke(cli.app, ["validate", str(exported[0]), "--against", "encoder", "--quick", "--json"])
+    assert (done.exit_code, done.stderr) == (1, "")
+    failed, not_run = json.loads(done.stdout)["contracts"]
+    assert failed["why"] == "the candidate has lost input attention_mask; the candidate alone has input segment_ids"
+    assert not_run["status"] == "not run"
+
+
+def test_inputs_of_a_file_serve_a_module(exported: tuple[Path, str], tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.npz"
+    np.savez(inputs, src=np.ones((2, 3, 64), np.float32), segment_ids=np.array([[4, 4, 9], [4, 9, 9]]))
+    arguments = ["validate", str(exported[0]), "--against", "encoder-packed", "--quick", "--inputs", str(inputs)]
+    assert invoke(cli.app, arguments).exit_code == 0
+
+
+def test_what_the_libraries_say_is_shown_with_verbose(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def warns(folder: Path, screen: object) -> bool:
+        warnings.warn("a library's warning", stacklevel=1)
+        print("a library's print")
+        return True
+
+    monkeypatch.setattr(demo, "run", warns)
+    assert invoke(cli.app, ["demo"]).output == ""
+    done = invoke(cli.app, ["demo", "--verbose"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "a library's warning\na library's print\n"
+    monkeypatch.setattr(demo, "run", lambda folder, screen: not warns(folder, screen))
+    done = invoke(cli.app, ["demo"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "a library's warning" in done.stderr
 
 
 @pytest.mark.parametrize(("agreed", "code"), [(True, 0), (False, 1)])
