@@ -16,12 +16,12 @@ NODE_NAME = re.compile(r"Name:\s?'([^']*)'")
 MAX_RANK = 8
 
 
-def at(node: ir.Node | None) -> str:
+def at(node: ir.Node | None, what: str = "made by node") -> str:
     """Say where a node comes from: its name and operator, and the line of the module, each on a line of its own."""
     if node is None:
         return ""
     frame = last_frame(node.metadata_props.get(TRACE_KEY, ""))
-    return f"\nmade by node {node.name!r} ({node.op_type})" + (f"\nat {frame}" if frame else "")
+    return f"\n{what} {node.name!r} ({node.op_type})" + (f"\nat {frame}" if frame else "")
 
 
 def named_in(message: str, model: ir.Model) -> ir.Node | None:

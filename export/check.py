@@ -93,6 +93,8 @@ def check(
         try:
             found = compare_case(subject, case)
         except RefusedError as error:
+            if case is own:
+                raise ExportError(f"{subject.name}: the module itself fails on the example inputs: {error}") from error
             checked.not_run.append((case.name, f"the module itself can't: {error}"))
             continue
         ran.append(case)
@@ -103,6 +105,8 @@ def check(
     if len(cases) == by_size:
         _check_every_axis_varied(subject, checked, ran)
         check_effects(subject, _typical(subject, ran), unused, checked)
+    if not subject.backend.is_onnxruntime:
+        checked.notes.append(f"ONNX Runtime has no bfloat16 on the CPU; {checked.how} ran the file instead")
     checked.notes += [_told(case, difference) for case, difference in apart.values()]
     checked.limits = _limits(subject)
     wide = [case for case in ran if case.sizes.get(layout.batch, 1) > 1 and _tokens(subject, case) > 2]

@@ -148,7 +148,7 @@ def _wrong(subject: Subject, case: Case, difference: Difference, actual: Outputs
         f"(allowed: {difference.limit:.2g})",
         f"largest at {[int(i) for i in place]}: {actual[name][place]:.6g} in the file, "
         f"{expected[name][place]:.6g} in PyTorch",
-        at(baker(subject.model, value, ())),
+        at(baker(subject.model, value, ()), "the last node before it is"),
         messages.SPECIAL if _is_special(subject, case) else "",
     )
 

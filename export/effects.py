@@ -54,7 +54,7 @@ def _check_effect(subject: Subject, case: Case, name: str, checked: Checked) -> 
         if moved_here and (VALID in moved_here or VALID not in moved):
             return
         if moved:
-            module_moves = f"another value moves {' and '.join(sorted(moved))} rows in PyTorch"
+            module_moves = f"another value of it moves {'valid' if VALID in moved else 'padding'} rows in PyTorch"
     is_read = any(value.name == name and _has_uses(subject, name) for value in subject.model.graph.inputs)
     if module_moves:
         reads = "the file reads it, but nothing moves" if is_read else "no node of the file reads it"

@@ -16,7 +16,10 @@ SPECIAL = (
     "PyTorch's exporter follows the branch that the example takes: `if x.shape[0] == 1` or `if x.shape[1] <= 16` is "
     "decided once. Write the code so that it holds for every size."
 )
-NAN = "Fill with torch.where or masked_fill and a bool mask, from torch.finfo(scores.dtype).min or -inf, not by adding."
+NAN = (
+    "Fill, don't add: scores.masked_fill(~mask, torch.finfo(scores.dtype).min), or a bool attn_mask. A row of "
+    "-inf alone is NaN, and NaN reaches every row of the next layer."
+)
 HALF_CONSTANT = "Its constant is too large for the element type and became infinite in the file; 0 * inf is NaN."
 MIXED = "If rows are meant to meet, export with mixes_rows=True."
 WRONG_AXIS = (
