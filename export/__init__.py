@@ -1,27 +1,32 @@
 """PyTorch to ONNX: :func:`export` writes a file that keeps every mask input and every dynamic axis.
 
-Nothing here imports PyTorch until :func:`export` is called.
+:func:`inspect` reads the masks of any ONNX file back. Nothing here imports PyTorch until :func:`export` is called.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .errors import ExportError
     from .exporter import Exported, export
+    from .inspector import InspectError, Report, inspect
 
-__all__ = ["ExportError", "Exported", "export"]
+__all__ = ["ExportError", "Exported", "InspectError", "Report", "export", "inspect"]
+
+_FILES = {
+    "ExportError": "errors",
+    "Exported": "exporter",
+    "export": "exporter",
+    "InspectError": "inspector",
+    "Report": "inspector",
+    "inspect": "inspector",
+}
 
 
 def __getattr__(name: str) -> object:
-    # Lazy, so that the error can be caught where onnx-ir is slow to import or not installed.
-    if name == "ExportError":
-        from .errors import ExportError
-
-        return ExportError
-    if name in __all__:
-        from . import exporter
-
-        return getattr(exporter, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Lazy, so that the errors can be caught where onnx-ir is slow to import or not installed.
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_FILES[name]}", __name__), name)

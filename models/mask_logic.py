@@ -26,7 +26,7 @@ from .mask_leaves import Expr, evaluate, tensors_of
 from .mask_linear import Inequality, bounds, smallest
 from .mask_rows import Affine
 
-__all__ = ["Sizes", "Witness", "fingerprint", "satisfiable", "witness"]
+__all__ = ["Sizes", "Witness", "fingerprint", "reach", "satisfiable", "witness"]
 
 
 class Sizes(NamedTuple):
@@ -442,6 +442,13 @@ def witness(expr: Expr, self_attention: bool = False) -> Witness | None:
             if found is not None:
                 best, loads = found, values
     return None if best is None else _materialize(problem, best, loads)
+
+
+def reach(expr: Expr) -> int:
+    """Return a distance between query and key beyond which every bound of the expression lies."""
+    problem = _Problem(expr, self_attention=False)
+    cuts = [abs(value) for values in problem.cuts.values() for value in values]
+    return sum(cuts) + sum(size for _, size in problem.chunks) + 1
 
 
 def _materialize(problem: _Problem, solution: tuple[int, ...], loads: dict[Any, int]) -> Witness:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import mask_graph, mask_grid, mask_logic, mask_simplify, mask_text
-from .mask_leaves import LEAVES, Expr, TensorSpec, tensors_of
+from .mask_leaves import LEAVES, Expr, TensorSpec, leaves_of, tensors_of
 from .mask_logic import Witness
 from .mask_rows import Affine, K, Q, Row, as_affine, past
 
@@ -175,6 +175,26 @@ class Mask:
         return Mask._of(mask_simplify.simplify(self._expr))
 
     @property
+    def leaves(self) -> tuple[Mask, ...]:
+        """The leaves of the normal form, each once, from left to right."""
+        return tuple(map(Mask._of, dict.fromkeys(leaves_of(mask_simplify.simplify(self._expr)))))
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The smallest `(left, right)` such that the mask implies `Window(left, right)`; -1 is unbounded.
+
+        `right` is 0 for a mask that implies `Causal()`.
+
+        Examples
+        --------
+        >>> (Chunked(4) & Causal()).window
+        (3, 0)
+        """
+        reach = mask_logic.reach(self._expr)
+        sides = ((lambda n: Window(n, -1)), (lambda n: Window(-1, n)))
+        return tuple(_least(lambda n, side=side: self.implies(side(n)), reach) for side in sides)  # type: ignore[misc,return-value]
+
+    @property
     def conjuncts(self) -> tuple[Mask, ...]:
         """The masks whose conjunction this one is, in normal form."""
         return tuple(map(Mask._of, mask_simplify.conjuncts(self._expr)))
@@ -297,6 +317,17 @@ class Mask:
             If a tensor can't have that type, is called as a length is, or the opset is too old.
         """
         return mask_graph.to_onnx(self._expr, self, opset_version, dtypes or {})
+
+
+def _least(holds: Callable[[int], bool], most: int) -> int:
+    """Return the least number from 0 to `most` from which on `holds` does, or -1."""
+    if not holds(most):
+        return -1
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 def _leaf(kind: str, *arguments: Any) -> Mask:

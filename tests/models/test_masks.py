@@ -330,6 +330,33 @@ def test_conjuncts() -> None:
     assert (Causal() | KeyPadding("m")).conjuncts == (Causal() | KeyPadding("m"),)
 
 
+@pytest.mark.parametrize(
+    ("mask", "window"),
+    [
+        (Full(), (-1, -1)),
+        (Causal(), (-1, 0)),
+        (Causal(past - 3), (-1, 0)),
+        (Window(5, 2) & KeyPadding("m"), (5, 2)),
+        (Window(5, 2) | Window(1, 4), (5, 4)),
+        (Chunked(4), (3, 3)),
+        (Chunked(4) & Chunked(6) & Causal(), (3, 0)),
+        (Chunked(8192) | Window(9000, -1), (9000, -1)),
+        (Causal(0), (-1, 0)),
+        (Prefix("n"), (-1, -1)),
+        (Causal(Row("n") - Q), (-1, -1)),
+        (~Full(), (0, 0)),
+    ],
+    ids=str,
+)
+def test_window(mask: Mask, window: tuple[int, int]) -> None:
+    assert mask.window == window
+
+
+def test_leaves() -> None:
+    mask = (Causal() | Prefix("n")) & ~KeyPadding("m") & KeyPadding("o") & Window(9, 5)
+    assert sorted(map(str, mask.leaves)) == ["causal", "padding(m)", "padding(o)", "prefix(n)", "window(9, 5)"]
+
+
 def test_masks_are_values() -> None:
     mask = Causal() & KeyPadding("m")
     assert pickle.loads(pickle.dumps(mask)) == copy.deepcopy(mask) == mask

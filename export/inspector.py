@@ -1,0 +1,271 @@
+"""Find every attention of an ONNX model and read its mask back, whoever exported it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
+
+from ..models.masks import Causal, Full, Mask, Window
+from .symbolic.sites import Site, find_sites
+from .symbolic.verify import verify
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["InspectError", "Report", "SiteReport", "UnliftedReport", "inspect"]
+
+
+class InspectError(Exception):
+    """A file that is no model, or a model that can't be read."""
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """One attention and what its mask means.
+
+    Attributes
+    ----------
+    name : str
+        The module that it came from where the file says so, else its node's name.
+    node, form : str
+        The Softmax or operator, and "decomposed" or the operator's domain and name.
+    q_heads, kv_heads, head_size : int or None
+        None where the graph leaves it open.
+    scale, softcap : float
+        Factor of the scores, and their bound or 0.
+    sink, bias : str or None
+        Scores of a key without value; what is added to the scores.
+    cross : bool
+        Whether keys come from another sequence.
+    mask : Mask
+        Which keys a query attends.
+    empty_rows : str
+        What a row without keys gives: "zero", "mean", "nan" or "unknown".
+    assumes : tuple of (str, str)
+        Pairs of a tensor and a check under which the mask is exact.
+    verified : bool
+        Whether the mask's subgraph was run and agreed; else `note` says why not.
+    """
+
+    name: str
+    node: str
+    form: str
+    q_heads: int | None
+    kv_heads: int | None
+    head_size: int | None
+    scale: float
+    softcap: float
+    sink: str | None
+    cross: bool
+    mask: Mask
+    bias: str | None
+    empty_rows: str
+    assumes: tuple[tuple[str, str], ...]
+    verified: bool
+    note: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the site as in `maskport inspect --json`."""
+        fields = {name: getattr(self, name) for name in _PLAIN}
+        assumes = [{"input": name, "check": check} for name, check in self.assumes]
+        return fields | {"mask": describe_mask(self.mask), "assumes": assumes}
+
+
+_PLAIN = (
+    "name",
+    "node",
+    "form",
+    "q_heads",
+    "kv_heads",
+    "head_size",
+    "scale",
+    "softcap",
+    "sink",
+    "cross",
+    "bias",
+    "empty_rows",
+    "verified",
+)
+
+
+@dataclass(frozen=True)
+class UnliftedReport:
+    """What looked like attention and was not understood, and why."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The attention of a model.
+
+    Attributes
+    ----------
+    model : str
+        The file's name.
+    sites : tuple of SiteReport
+        In the graph's order.
+    unlifted : tuple of UnliftedReport
+        What was not understood.
+    """
+
+    model: str
+    sites: tuple[SiteReport, ...]
+    unlifted: tuple[UnliftedReport, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as `maskport inspect --json` prints it."""
+        return {
+            "format": 1,
+            "model": self.model,
+            "sites": [site.to_json() for site in self.sites],
+            "unlifted": [{"node": u.node, "reason": u.reason} for u in self.unlifted],
+        }
+
+
+def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, *, check: bool = True) -> Report:
+    """Find every attention of a model and read its mask back.
+
+    Parameters
+    ----------
+    model : path, bytes, onnx.ModelProto or onnx_ir.Model
+        By any exporter. It is not changed.
+    check : bool
+        Whether to run each mask's subgraph against the lifted mask. A mask that disagrees is not reported as one.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    InspectError
+        If it is no ONNX model.
+
+    Examples
+    --------
+    >>> from maskport.export import inspect
+    >>> report = inspect("model.onnx")  # doctest: +SKIP
+    >>> report.sites[0].mask  # doctest: +SKIP
+    Causal() & KeyPadding('attention_mask')
+    """
+    loaded, name = _load(model)
+    try:
+        passes.InlinePass()(loaded)
+        passes.ShapeInferencePass()(loaded)
+    except Exception as error:
+        raise InspectError(f"{name} can't be read: {_first_line(error)}") from error
+    sites, unlifted = find_sites(loaded.graph)
+    names = _names(sites)
+    reports: list[SiteReport] = []
+    reasons = [UnliftedReport(str(u.node.name), u.reason) for u in unlifted]
+    for site in sites:
+        note = verify(site.interpreter, site) if check else "not run"
+        if note is not None and not note.startswith("not run"):
+            reasons.append(UnliftedReport(str(site.node.name), f"the mask read from it is wrong: {note}"))
+            continue
+        reports.append(_report(site, names[site.node], note))
+    return Report(name, tuple(reports), tuple(reasons))
+
+
+def _report(site: Site, name: str, note: str | None) -> SiteReport:
+    return SiteReport(
+        name,
+        str(site.node.name),
+        site.form,
+        site.q_heads,
+        site.kv_heads,
+        site.head_size,
+        site.scale,
+        site.softcap,
+        site.sink,
+        site.cross,
+        site.mask,
+        site.bias,
+        site.empty_rows,
+        site.assumes,
+        note is None,
+        note,
+    )
+
+
+def describe_mask(mask: Mask) -> dict[str, Any]:
+    """Return a mask as JSON: its text, and the plain facts that the whole mask implies.
+
+    `exact` is false where the text says more than the facts do.
+    """
+    left, right = mask.window
+    implied = [leaf for leaf in mask.leaves if mask.implies(leaf)]
+    named = {
+        kind: [name for leaf in implied if str(leaf).startswith(f"{kind}(") for name in leaf.tensors]
+        for kind in ("padding", "segments", "dense")
+    }
+    facts = Full() if (left, right) == (-1, -1) else Window(left, right)
+    for leaf in implied:
+        if str(leaf).startswith(("padding(", "segments(", "dense(")):
+            facts = facts & leaf
+    return {
+        "text": str(mask),
+        "exact": facts == mask,
+        "causal": mask.implies(Causal()),
+        "left": left,
+        "right": right,
+        **{kind: list(dict.fromkeys(names)) for kind, names in named.items()},
+    }
+
+
+def _load(model: Any) -> tuple[ir.Model, str]:
+    if isinstance(model, ir.Model):
+        return model.clone(), model.graph.name or "model"
+    if isinstance(model, bytes) or hasattr(model, "SerializeToString"):
+        import onnx
+
+        try:
+            proto = onnx.load_from_string(model) if isinstance(model, bytes) else model
+            return ir.from_proto(proto), proto.graph.name or "model"
+        except Exception as error:
+            raise InspectError(f"these bytes are no ONNX model: {_first_line(error)}") from error
+    path = Path(model)
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no file"
+        raise InspectError(f"{path} is {what}; give the path of an ONNX file")
+    try:
+        return ir.load(path), path.name
+    except Exception as error:
+        raise InspectError(f"{path} is no ONNX model: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+# Where exporters write the module that a node came from, as the last entry of a list.
+_SCOPES = ("pkg.torch.onnx.name_scopes",)
+
+
+def _names(sites: Iterable[Site]) -> dict[ir.Node, str]:
+    """Name each site by its module, or its node; every name once."""
+    names: dict[ir.Node, str] = {}
+    for site in sites:
+        name = next((_module(site.node, key) for key in _SCOPES if key in site.node.metadata_props), None)
+        name = name or str(site.node.name)
+        taken = set(names.values())
+        number = 1
+        unique = name
+        while unique in taken:
+            number += 1
+            unique = f"{name}#{number}"
+        names[site.node] = unique
+    return names
+
+
+def _module(node: ir.Node, key: str) -> str | None:
+    scopes = [scope.strip(" '\"") for scope in node.metadata_props[key].strip("[]").split(",")]
+    return scopes[-2] if len(scopes) > 1 and scopes[-2] else None

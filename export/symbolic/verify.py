@@ -1,0 +1,235 @@
+"""Check a lifted mask by running the graph that it was lifted from.
+
+Of scores, the product of queries and keys is replaced by zeros, and so is every bias: what is left is the mask. An
+operator gets queries and keys of zero, so that it weighs the attended keys alike, and values that are the identity, so
+that its output is the weights. Both are run by onnx's reference evaluator at small co-prime lengths on masks of every
+pattern, and compared with the lifted mask's `dense`, entry by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from . import terms as t
+from .additive import LARGEST_FILL
+from .interpreter import Interpreter, NotFollowed, constant_of
+from .sites import Site
+from .terms import Term
+
+__all__ = ["verify"]
+
+# Lengths of the first, second, ... symbol other than the batch; the second choice is longer than most windows of tests.
+LENGTHS = ((5, 7, 3, 2), (19, 23, 11, 2))
+BATCHES = (2, 3)
+LONGEST = 200
+PATTERNS = ("ones", "zeros", "right", "left", "holes")
+
+
+def verify(x: Interpreter, site: Site) -> str | None:
+    """Compare a site's mask with what its graph computes.
+
+    Returns
+    -------
+    str or None
+        None if every entry agrees, else why it does not or could not be run.
+    """
+    try:
+        cut = _Cut(x, site) if site.scores is not None else _Operator(x, site)
+        for lengths in _lengths(x, site, cut):
+            for pattern in PATTERNS:
+                problem = cut.compare(lengths, pattern)
+                if problem is not None:
+                    return problem
+    except NotFollowed as error:
+        return f"not run: {error}"
+    return None
+
+
+def _lengths(x: Interpreter, site: Site, cut: _Cut) -> Iterator[dict[str, int]]:
+    symbols = cut.symbols
+    batch = {a.args[0] for a in t.atoms_of(_length(site.axes.b)) if a.op == "symbol"}
+    window = max((abs(n) for n in site.mask.window if n > 0), default=0)
+    for batch_size, sizes in zip(BATCHES, LENGTHS, strict=True):
+        longer = 0 if batch_size == BATCHES[0] or window > LONGEST else window
+        rest = iter([n + longer for n in sizes])
+        yield {name: batch_size if name in batch else next(rest) for name in symbols}
+
+
+def _length(index: Term) -> Term:
+    """Return the length of an axis from the bound of its index."""
+    return t.ONE if index.op != "symbol" or index.args[2] is None else t.add(index.args[2], t.ONE)
+
+
+def evaluate(term: Term, values: Mapping[str, int]) -> int:
+    """Return a length as a number."""
+    number = t.fixed(
+        t.substitute(term, {s: t.integer(values[s.args[0]]) for s in _symbols(term) if s.args[0] in values})
+    )
+    if number is None:
+        raise NotFollowed(f"the length {term} is not given by the inputs' shapes")
+    return number
+
+
+def _symbols(term: Term) -> list[Term]:
+    return [atom for atom in t.atoms_of(term) if atom.op == "symbol"]
+
+
+class _Cut:
+    """The part of a graph between its inputs and a site's scores, where the product and the biases are inputs, too."""
+
+    def __init__(self, x: Interpreter, site: Site) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        self.x, self.site = x, site
+        self.random = np.random.default_rng(7)
+        self.output, self.replaced = self._output(), self._replaced()
+        # Tensors that the mask names and that the graph computes are read from the same run.
+        read = [x.by_name[name] for name in site.mask.tensors if x.by_name[name].producer() is not None]
+        outputs = list(dict.fromkeys([self.output, *read]))
+        self.inputs = _inputs_of(outputs, self.replaced)
+        graph = ir.convenience.extract(x.graph, [*self.inputs, *self.replaced], outputs)
+        graph.opset_imports.update(x.graph.opset_imports)
+        self.evaluator = ReferenceEvaluator(ir.to_proto(ir.Model(graph, ir_version=10)))
+        self.output_names = [str(value.name) for value in outputs]
+
+    def _output(self) -> ir.Value:
+        assert self.site.scores is not None
+        return self.site.scores
+
+    def _replaced(self) -> tuple[ir.Value, ...]:
+        return self.site.zeros
+
+    def _fill(self, value: ir.Value, lengths: Mapping[str, int]) -> np.ndarray:
+        """Return what a replaced value is given."""
+        shape = [evaluate(n, lengths) for n in self.x.shape(value)]
+        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+
+    def _attended(self, output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Return which keys the output says are attended, as [B, H, Q, K]."""
+        return output.reshape(*shape[:3], output.shape[-1])[..., : shape[3]] > LARGEST_FILL / 2
+
+    @property
+    def symbols(self) -> list[str]:
+        """Names of the lengths that the inputs leave open."""
+        lengths = [n for v in (*self.inputs, *self.replaced) for n in self.x.shape(v)]
+        return list(dict.fromkeys(s.args[0] for n in lengths for s in _symbols(n)))
+
+    def compare(self, lengths: Mapping[str, int], pattern: str) -> str | None:
+        """Run once; return the first entry that disagrees, as text."""
+        feeds = {str(value.name): self._fill(value, lengths) for value in self.replaced}
+        for value in self.inputs:
+            feeds[str(value.name)] = self._draw(value, [evaluate(n, lengths) for n in self.x.shape(value)], pattern)
+        try:
+            with np.errstate(all="ignore"):
+                results = dict(zip(self.output_names, self.evaluator.run(None, feeds), strict=True))
+        except Exception as error:
+            raise NotFollowed(f"onnx's reference evaluator fails: {str(error).splitlines()[0][:120]}") from error
+        axes, mask = self.site.axes, self.site.mask
+        q_len, k_len = evaluate(axes.q_len, lengths), evaluate(axes.k_len, lengths)
+        past = 0 if axes.past is None else evaluate(axes.past, lengths)
+        shape = (evaluate(_length(axes.b), lengths), evaluate(_length(axes.h), lengths), q_len, k_len)
+        lifted = mask.dense(q_len, k_len, past, **{name: _as_mask(name, feeds, results) for name in mask.tensors})
+        lifted = np.broadcast_to(lifted, shape)
+        computed = self._attended(np.asarray(results[str(self.output.name)], np.float64), shape)
+        if (lifted == computed).all():
+            return None
+        b, h, q, k = (int(i) for i in np.argwhere(lifted != computed)[0])
+        return (
+            f"`{mask}` {'attends' if lifted[b, h, q, k] else 'masks'} b={b}, h={h}, q={q}, k={k} at Q={q_len}, "
+            f"K={k_len} with {pattern} masks, and the graph does not"
+        )
+
+    def _draw(self, value: ir.Value, shape: Sequence[int], pattern: str) -> np.ndarray:
+        dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.int64)
+        spec = self.site.mask.tensors.get(str(value.name))
+        if dtype.kind == "f":
+            if any(name == value.name for name, _ in self.site.assumes):
+                return _pattern(shape, pattern, self.random).astype(dtype)
+            return self.random.standard_normal(shape).astype(dtype)
+        if spec is not None and spec.dims == "b":
+            return self.random.integers(0, 9, shape).astype(dtype)
+        drawn = _pattern(shape, pattern, self.random)
+        if dtype.kind == "b" or any(name == value.name for name, _ in self.site.assumes):
+            return drawn.astype(dtype)
+        # Where ones and zeros are not taken for granted, other numbers must do as well.
+        return np.where(drawn, self.random.integers(1, 4, shape), 0).astype(dtype)
+
+
+class _Operator(_Cut):
+    """An ai.onnx Attention with queries and keys of zero and values that are the identity."""
+
+    def __init__(self, x: Interpreter, site: Site) -> None:
+        if site.form != "ai.onnx.Attention":
+            raise NotFollowed(f"onnx's reference evaluator has no {site.form}")
+        super().__init__(x, site)
+
+    def _output(self) -> ir.Value:
+        return self.site.node.outputs[0]
+
+    def _replaced(self) -> tuple[ir.Value, ...]:
+        places = (0, 1, 2, 4, 5)
+        values = [self.site.node.inputs[place] for place in places if place < len(self.site.node.inputs)]
+        return tuple(dict.fromkeys(value for value in values if value is not None))
+
+    def _fill(self, value: ir.Value, lengths: Mapping[str, int]) -> np.ndarray:
+        filled = super()._fill(value, lengths)
+        inputs, axes = self.site.node.inputs, self.site.axes
+        is_past = len(inputs) > 5 and value is inputs[5]
+        if value is not inputs[2] and not is_past:
+            return filled
+        if value in (inputs[0], inputs[1]):
+            raise NotFollowed("its values are its queries or keys")
+        total = evaluate(axes.k_len, lengths)
+        past = 0 if axes.past is None else evaluate(axes.past, lengths)
+        rows = np.eye(total, dtype=filled.dtype)[:past] if is_past else np.eye(total, dtype=filled.dtype)[past:]
+        if filled.ndim == 4:
+            return np.broadcast_to(rows, (*filled.shape[:2], *rows.shape)).copy()
+        heads = self.site.node.attributes["kv_num_heads"].as_int()
+        return np.broadcast_to(np.tile(rows, heads), (filled.shape[0], len(rows), heads * total)).copy()
+
+    def _attended(self, output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        if output.ndim == 3:
+            output = output.reshape(shape[0], shape[2], shape[1], -1).transpose(0, 2, 1, 3)
+        # A bias weighs keys unlike, and a masked key has no weight at all.
+        return output > 0
+
+
+def _pattern(shape: Sequence[int], pattern: str, random: np.random.Generator) -> np.ndarray:
+    length = shape[-1] if shape else 1
+    positions = np.broadcast_to(np.arange(length), shape)
+    lengths = random.integers(1, length + 1, (*shape[:-1], 1)) if shape else np.ones(())
+    drawn: dict[str, Any] = {
+        "ones": np.ones(shape, bool),
+        "zeros": np.zeros(shape, bool),
+        "right": positions < lengths,
+        "left": positions >= length - lengths,
+        "holes": random.random(shape) < 0.6,
+    }
+    return np.asarray(drawn[pattern])
+
+
+def _as_mask(name: str, feeds: Mapping[str, np.ndarray], results: Mapping[str, Any]) -> np.ndarray:
+    array = np.asarray(feeds[name] if name in feeds else results[name])
+    return array != 0 if array.dtype.kind == "f" else array
+
+
+def _inputs_of(outputs: Sequence[ir.Value], stops: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return the graph inputs that values depend on, where the stops are given."""
+    seen: set[ir.Value] = set(stops)
+    found: dict[ir.Value, None] = {}
+    waiting = list(outputs)
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is not None:
+            waiting += [v for v in node.inputs if v is not None]
+        elif constant_of(value) is None:
+            found[value] = None
+    return list(found)
