@@ -42,6 +42,18 @@ class TorchEncoder(nn.Module):
         return self.encoder(src, src_key_padding_mask=key_padding_mask)
 
 
+class TorchCausal(nn.Module):
+    """The mask is an input. Without `is_causal` torch.nn looks at its values, and can't be exported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, src: Tensor, mask: Tensor) -> Tensor:
+        return self.encoder(src, mask=mask, is_causal=False)
+
+
 class Continues(nn.Module):
     """Attention with a cache: the mask covers the past and the queries."""
 
@@ -122,6 +134,11 @@ RIGHT: dict[str, tuple[Any, dict[str, Tensor], dict[str, dict[int, str]]]] = {
         {"tgt": AXES, "memory": MEMORY, "attention_mask": AXES, "memory_mask": MEMORY},
     ),
     "torch.nn": (TorchEncoder, {"src": SRC, "key_padding_mask": MASK < 0}, {}),
+    "torch.nn with a mask": (
+        TorchCausal,
+        {"src": SRC, "mask": nn.Transformer.generate_square_subsequent_mask(5)},
+        {"src": AXES, "mask": {0: "seq", 1: "seq"}},
+    ),
     "cache": (
         Continues,
         {"src": SRC, "k": torch.randn(2, 2, 3, 8), "v": torch.randn(2, 2, 3, 8), "attention_mask": ones(2, 8)},

@@ -211,6 +211,18 @@ def test_large_weights_go_beside_the_file(monkeypatch: pytest.MonkeyPatch, tmp_p
     torch.testing.assert_close(outputs["output"], module(x).detach())
 
 
+def test_a_path_that_cannot_be_written_is_known_before_the_work(tmp_path: Path) -> None:
+    calls: list[torch.Tensor] = []
+    module = nn.Linear(3, 3)
+    module.register_forward_pre_hook(lambda _, args: calls.extend(args))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"is a folder; give the path of a file, such as .*model\.onnx"):
+        export(module, (torch.ones(2, 3),), tmp_path)
+    with pytest.raises(ExportError, match=r"can't be written: .*; give another path"):
+        export(module, (torch.ones(2, 3),), tmp_path / "file" / "m.onnx")
+    assert not calls
+
+
 def test_opset_version_is_kept() -> None:
     assert export(Double(), (torch.ones(2, 3),), opset_version=18).opset == 18
 
