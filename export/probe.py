@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+
+import numpy as np
 
 ROTARY = """
 <ir_version: 10, opset_import: ["": 23]>
 rotary (float[2, 1, 3, 4] x, float[1, 3, 2] cos, float[1, 3, 2] sin) => (float[2, 1, 3, 4] y) {
     y = RotaryEmbedding(x, cos, sin)
+}
+"""
+RMS_NORM = """
+<ir_version: 10, opset_import: ["": 23]>
+norm (float16[2, 4] x, float[4] scale) => (float[2, 4] y) {
+    y = RMSNormalization(x, scale)
 }
 """
 FATAL_ONLY = 4
@@ -19,21 +28,35 @@ def shares_rotary_caches() -> bool:
 
     The operator's specification doesn't allow it, so the answer is no where ONNX Runtime is not installed.
     """
+    angles = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
+    feeds = {"x": np.ones((2, 1, 3, 4), np.float32), "cos": np.cos(angles), "sin": np.sin(angles)}
+    rows = _run(ROTARY, feeds)
+    return rows is not None and np.array_equal(rows[0], rows[1])
+
+
+@functools.cache
+def mixes_rms_norm_types() -> bool:
+    """Whether ai.onnx RMSNormalization runs a float16 input with a float32 scale, as its specification allows.
+
+    The answer is no where ONNX Runtime is not installed.
+    """
+    y = _run(RMS_NORM, {"x": np.ones((2, 4), np.float16), "scale": np.full(4, 0.5, np.float32)})
+    return y is not None and np.allclose(y, 0.5, atol=1e-3)
+
+
+def _run(text: str, feeds: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Run a model of one output on the CPU; None if ONNX Runtime refuses it, or is not installed."""
     try:
         import onnxruntime as ort
     except ModuleNotFoundError:
-        return False
-    import numpy as np
+        return None
     from onnx import parser
 
     options, run_options = ort.SessionOptions(), ort.RunOptions()
     options.log_severity_level = run_options.log_severity_level = FATAL_ONLY
-    angles = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
-    feeds = {"x": np.ones((2, 1, 3, 4), np.float32), "cos": np.cos(angles), "sin": np.sin(angles)}
     try:
-        model = parser.parse_model(ROTARY).SerializeToString()
+        model = parser.parse_model(text).SerializeToString()
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        rows = np.asarray(session.run(None, feeds, run_options)[0])
+        return np.asarray(session.run(None, dict(feeds), run_options)[0])
     except Exception:  # Its errors have no common class but this.
-        return False
-    return bool(np.array_equal(rows[0], rows[1]))
+        return None

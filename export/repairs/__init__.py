@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from .rms_norm_types import RmsNormTypesPass
 from .rotary_batch import RotaryBatchPass
 
-__all__ = ["REPAIRS", "RotaryBatchPass", "repair"]
+__all__ = ["REPAIRS", "RmsNormTypesPass", "RotaryBatchPass", "repair"]
 
 # In the order in which they are applied, by the name that a result shows.
-REPAIRS = {"rotary-batch": RotaryBatchPass}
+REPAIRS = {"rotary-batch": RotaryBatchPass, "rms-norm-types": RmsNormTypesPass}
 
 
 def repair(model: ir.Model) -> tuple[str, ...]:

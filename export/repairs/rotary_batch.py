@@ -4,13 +4,12 @@ from __future__ import annotations
 
 __all__ = ["RotaryBatchPass"]
 
-from collections.abc import Iterator
-
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 from onnx_ir.passes.common import ShapeInferencePass
 
 from ..probe import shares_rotary_caches
+from .nodes import insert_before, nodes_of
 
 CACHES = (1, 2)
 
@@ -24,11 +23,11 @@ class RotaryBatchPass(InPlacePass):
 
     def call(self, model: ir.Model) -> PassResult:
         """Repair the model; it is modified if a node had such caches."""
-        nodes = [node for node in _nodes(model) if _takes_caches_by_row(node)]
+        nodes = [node for node in nodes_of(model) if _takes_caches_by_row(node)]
         if not nodes or shares_rotary_caches():
             return PassResult(model, modified=False)
         # PyTorch's exporter leaves the shapes of the caches out.
-        twins = dict(zip(_nodes(model), _nodes(ShapeInferencePass()(model.clone()).model), strict=True))
+        twins = dict(zip(nodes_of(model), nodes_of(ShapeInferencePass()(model.clone()).model), strict=True))
         batches = {node: [_batch(value) for value in twins[node].inputs[:3]] for node in nodes}
         nodes = [node for node in nodes if batches[node][0] != 1 and batches[node][1:] == [1, 1]]
         shapes: dict[tuple[object, object], ir.Value] = {}
@@ -40,11 +39,6 @@ class RotaryBatchPass(InPlacePass):
             for index in CACHES:
                 _expand(node, index, shapes[key])
         return PassResult(model, modified=bool(nodes))
-
-
-def _nodes(model: ir.Model) -> Iterator[ir.Node]:
-    for graph in (model.graph, *(function.graph for function in model.functions.values())):
-        yield from graph.all_nodes()
 
 
 def _takes_caches_by_row(node: ir.Node) -> bool:
@@ -63,23 +57,18 @@ def _batch(value: ir.Value | None) -> int | str | None:
 def _batch_shape(node: ir.Node) -> ir.Value:
     """Insert the shape [B, 1, 1] before the node, and return it."""
     tape = ir.tape.Tape()
-    batch = tape.op("Shape", [node.inputs[0]], {"start": 0, "end": 1}, metadata_props=dict(node.metadata_props))
-    ones = tape.op("Constant", [], {"value_ints": [1, 1]}, metadata_props=dict(node.metadata_props))
-    shape = tape.op("Concat", [batch, ones], {"axis": 0}, metadata_props=dict(node.metadata_props))
-    _insert(tape, node)
+    batch = tape.op("Shape", [node.inputs[0]], {"start": 0, "end": 1})
+    ones = tape.op("Constant", [], {"value_ints": [1, 1]})
+    shape = tape.op("Concat", [batch, ones], {"axis": 0})
+    insert_before(node, tape)
     return shape
 
 
 def _expand(node: ir.Node, index: int, shape: ir.Value) -> None:
     """Insert the expansion of a cache before the node, and let the node take it."""
     tape, cache = ir.tape.Tape(), node.inputs[index]
-    expanded = tape.op("Expand", [cache, shape], metadata_props=dict(node.metadata_props))
+    expanded = tape.op("Expand", [cache, shape])
     if cache is not None and cache.dtype is not None:
         expanded.dtype = cache.dtype
-    _insert(tape, node)
+    insert_before(node, tape)
     node.replace_input_with(index, expanded)
-
-
-def _insert(tape: ir.tape.Tape, node: ir.Node) -> None:
-    assert node.graph is not None
-    node.graph.insert_before(node, tape.nodes)
