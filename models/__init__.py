@@ -1,6 +1,7 @@
 """Masks, attention, head fusion and transformer blocks in plain PyTorch.
 
     masks         the algebra: a mask is a predicate attend(b, h, q, k), joined by & | ~
+    mask_*        its parts: leaves and their readings as arrays, ONNX, text and logic
     mask_helpers  mask tensors from token ids, lengths, edges and other conventions
     attend        applies a mask safely: rows without keys give zero
     attention     multi-head attention that takes a mask expression

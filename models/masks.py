@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import mask_graph, mask_grid, mask_logic, mask_simplify, mask_text
+from . import mask_graph, mask_grid, mask_hash, mask_logic, mask_simplify, mask_text
 from .mask_leaves import LEAVES, Expr, TensorSpec, leaves_of, tensors_of
 from .mask_logic import Witness
 from .mask_rows import Affine, K, Q, Row, as_affine, past
@@ -134,7 +134,7 @@ class Mask:
         return hash(self) == hash(other) and self.implies(other) and other.implies(self)
 
     def __hash__(self) -> int:
-        return mask_logic.fingerprint(self._expr)
+        return mask_hash.fingerprint(self._expr)
 
     def implies(self, other: Mask) -> bool:
         """Return whether `other` attends wherever this mask does."""
