@@ -25,14 +25,23 @@ def evaluation(module: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_dtype(module: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
-    """Give the module's floating-point parameters and buffers another element type, and back, bit for bit."""
-    tensors = [*module.parameters(), *module.buffers()] if dtype is not None else []
-    before = [(tensor, tensor.data) for tensor in tensors if tensor.is_floating_point()]
+    """Give the module's floating-point parameters and buffers another element type, and back, bit for bit.
+
+    With None it keeps its own. What the module writes into its buffers meanwhile is lost, so that tracing and running
+    it leave no mark.
+    """
+    parameters = [p for p in module.parameters() if dtype is not None and p.is_floating_point()]
+    before = [(tensor, tensor.data) for tensor in (*parameters, *module.buffers())]
+    registered = [(part._buffers, dict(part._buffers)) for part in module.modules()]
     try:
         for tensor, data in before:
-            tensor.data = data.to(dtype)
+            wanted = dtype if dtype is not None and data.is_floating_point() else data.dtype
+            tensor.data = data.to(wanted, copy=True)
         yield
     finally:
+        for buffers, names in registered:
+            buffers.clear()
+            buffers.update(names)
         for tensor, data in before:
             tensor.data = data
 

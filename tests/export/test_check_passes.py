@@ -276,6 +276,28 @@ def test_another_element_type_and_the_module_is_given_back(dtype: Any) -> None:
         assert not checked.not_run
 
 
+@pytest.mark.parametrize("dtype", [None, "float16"])
+def test_what_a_module_writes_into_its_buffers_is_undone(dtype: str | None) -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.register_buffer("rows", torch.tensor(7))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not is_exporting():
+                self.calls += 1
+                self.rows = self.rows + x.shape[0]
+            return x * 2
+
+    module = Counts()
+    calls, rows = module.calls, module.rows
+    export(module, {"x": SRC}, dynamic_shapes={"x": AXES}, dtype=dtype)
+    assert module.calls is calls
+    assert module.rows is rows
+    assert (calls.item(), rows.item(), calls.dtype) == (0, 7, torch.float32)
+
+
 def test_an_unknown_element_type_is_refused() -> None:
     with pytest.raises(ExportError, match=r"dtype is 'half'; give one of float16, bfloat16, float32, float64, or None"):
         export(nn.Linear(2, 2), (torch.ones(2, 2),), dtype="half")
