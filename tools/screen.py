@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 import traceback
@@ -32,6 +33,10 @@ class Screen:
     """
 
     def __init__(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A picture on a terminal that has no such character is no reason to fail.
+                stream.reconfigure(errors="replace")
         self.out = Console(file=sys.stdout, highlight=False)
         self.err = Console(file=sys.stderr, highlight=False)
         self.messages: list[str] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -188,6 +191,16 @@ def test_examples_of_a_file_must_be_complete() -> None:
         validate(tiny(), tiny(), {"src": np.zeros((2, 3, 4), np.float32)})
     with pytest.raises(ToolError, match="must be a dict of arrays by input name"):
         validate(tiny(), tiny(), [np.zeros((2, 3, 4), np.float32)])
+
+
+def test_file_against_file_needs_no_torch(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(tiny())
+    code = "import sys; sys.modules['torch'] = None\nfrom maskport.tools.cli import main; main()"
+    command = [sys.executable, "-c", code, "validate", str(path), "--against", str(path), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["ok"]
 
 
 def test_the_same_seed_draws_the_same(dropped: Verdict) -> None:
