@@ -36,7 +36,7 @@ def extra_sizes(
     wanted: dict[tuple[Label, int], str] = {}
     if layout.tokens and isinstance(layout.tokens[0], str):
         longest = max(subject.example_sizes[label] for label in layout.tokens)
-        for reach, why in [(longest, "the example"), *_windows(subject.module, subject.masks)]:
+        for reach, why in [(longest, "the example"), *windows_of(subject.module, subject.masks)]:
             if reach >= largest // 2:
                 wanted[layout.tokens[0], 2 * reach + 1] = f"longer than {why} ({reach})"
     for free, (low, high) in bounds.items():
@@ -53,7 +53,8 @@ def extra_sizes(
     return sizes, too_long
 
 
-def _windows(module: nn.Module, masks: Sequence[Mask]) -> Iterator[tuple[int, str]]:
+def windows_of(module: nn.Module, masks: Sequence[Mask]) -> Iterator[tuple[int, str]]:
+    """Yield how far a module's windows and chunks reach, each with the name of what says so."""
     for mask in masks:
         for leaf in leaves_of(mask._expr):
             if leaf[0] in ("window", "chunked"):

@@ -14,6 +14,7 @@ from ..export.eager import Eager, RefusedError
 from ..export.errors import ExportError
 from ..export.example_inputs import name_inputs
 from ..export.io_metadata import masks_of
+from ..export.lengths import windows_of
 from .errors import Refused, ToolError
 
 
@@ -35,6 +36,8 @@ class EagerReference:
         The tensors of the example.
     masks : list of Mask
         The mask expressions of the module.
+    windows : list of (int, str)
+        How far its windows reach, each with the name of what says so.
 
     Raises
     ------
@@ -53,6 +56,7 @@ class EagerReference:
             raise ToolError(str(error)) from error
         self.examples = {name: to_numpy(value) for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         self.masks = masks_of(module)
+        self.windows = list(windows_of(module, self.masks))
         self._eager = Eager(module, inputs, output_names)
         try:
             self._eager(self.examples)

@@ -29,6 +29,9 @@ Run = Callable[[Mapping[str, np.ndarray]], Arrays]
 
 # Roles of inputs that say which tokens are attended.
 SELECT = ("mask", "packing")
+# Where a row is longer than a window.
+BEYOND = ("ones", "holes")
+MAX_LENGTH = 2048
 # The largest batch and the longest but one: enough to see a lost mask.
 QUICK = (Size(3, 17, 11),)
 
@@ -59,7 +62,7 @@ def validate(
         Of the module: tensors by name, or in the order of its ``forward``'s parameters. Of a file: arrays by name; by
         default they are drawn. Their types are kept; values that are no tensors go to the module as they are.
     quick
-        Whether to try one size instead of five.
+        Whether to try one size instead of five and what is longer than the module's windows.
     device
         Where files are run.
     seed
@@ -86,6 +89,7 @@ def validate(
     session = _session(candidate, device)
     reference: Run
     masks: Sequence[Mask] = ()
+    windows: Sequence[tuple[int, str]] = ()
     if isinstance(against, str | bytes | os.PathLike | Session):
         other = _session(against, device)
         layout = layout_of(other)
@@ -97,17 +101,33 @@ def validate(
 
         eager = EagerReference(against, example_inputs, session.output_names)
         layout = layout_of(session)
-        examples, masks, reference = eager.examples, eager.masks, eager.run
+        examples, masks, windows, reference = eager.examples, eager.masks, eager.windows, eager.run
         contract = _interface(session, layout, examples, session.output_names)
     if contract.status == FAILED:
         return Verdict((), (contract, Contract("parity", NOT_RUN, why="the inputs or outputs differ")), {})
-    cases = draw_cases(layout, examples, masks, QUICK if quick else SIZES, NAMES, seed)
+    sizes = QUICK if quick else SIZES
+    long, too_long = _beyond(windows, max(size.length for size in sizes), 0 if quick else MAX_LENGTH)
     validation = _Validation(session, layout, reference)
-    for case in cases:
+    for case in (
+        *draw_cases(layout, examples, masks, sizes, NAMES, seed),
+        *draw_cases(layout, examples, masks, long, BEYOND, seed),
+    ):
         if on_case is not None:
             on_case(case)
         validation.compare(case)
-    return validation.verdict(contract)
+    return validation.verdict((contract, *too_long))
+
+
+def _beyond(windows: Sequence[tuple[int, str]], tried: int, most: int) -> tuple[list[Size], list[Contract]]:
+    """Return sizes at which rows are longer than the windows, and what is not run because it would be too long."""
+    reaches = {reach: why for reach, why in windows if 2 * reach + 1 > tried}
+    sizes = [Size(2, 2 * reach + 1, 11) for reach in reaches if 2 * reach + 1 <= most]
+    too_long = [
+        Contract(f"window/{reach}", NOT_RUN, why=f"no row was longer than {why}, so a lost window would not be seen")
+        for reach, why in reaches.items()
+        if 2 * reach + 1 > most and reach >= tried
+    ]
+    return sizes, too_long
 
 
 class _Validation:
@@ -120,6 +140,7 @@ class _Validation:
         self.tolerances: dict[str, tuple[float, str]] = {}
         self.masks = [name for name, value in layout.inputs.items() if name in layout.masks or value.role in SELECT]
         self.effects: dict[str, float] = {}
+        self.seen: set[str] = set()
 
     def compare(self, case: Case) -> None:
         """Run both sides on a case."""
@@ -136,7 +157,9 @@ class _Validation:
         self._effect(case, expected)
         for name in self.layout.outputs:
             label = f"parity/{case.name}" + (f"/{name}" if len(self.layout.outputs) > 1 else "")
-            self.checks += self._compare(label, name, case, actual[name], expected[name])
+            found = self._compare(label, name, case, actual[name], expected[name])
+            self.seen |= {name} if found else set()
+            self.checks += found
 
     def _compare(self, label: str, name: str, case: Case, actual: np.ndarray, expected: np.ndarray) -> list[Check]:
         if actual.shape != expected.shape:
@@ -189,19 +212,17 @@ class _Validation:
             moved = [d for d in differences(self.layout, case, changed, expected) if d.rows == VALID]
             self.effects[name] = max((d.error for d in moved if not d.ok), default=0.0)
 
-    def verdict(self, interface: Contract) -> Verdict:
-        """Return what was found."""
+    def verdict(self, before: Sequence[Contract]) -> Verdict:
+        """Return what was found, after what was found before."""
         effects = [_effect_contract(name, self.effects.get(name, 0.0)) for name in self.masks]
         if not effects:
             effects = [Contract("mask-effect", NOT_RUN, why="the model has no mask as an input")]
-        seen = {check.name.split("/")[2] if check.name.count("/") > 1 else None for check in self.checks}
-        compared = {check.rows for check in self.checks}
         unseen = [
             Contract(f"parity/{name}", NOT_RUN, why="its rows could not be told valid or not")
             for name in self.layout.outputs
-            if len(self.layout.outputs) > 1 and name not in seen and compared
+            if self.seen and name not in self.seen
         ]
-        return Verdict(tuple(self.checks), (interface, *effects, *unseen, *self.not_run), self.tolerances)
+        return Verdict(tuple(self.checks), (*before, *effects, *unseen, *self.not_run), self.tolerances)
 
 
 def _effect_contract(name: str, effect: float) -> Contract:

@@ -77,6 +77,23 @@ def test_a_lost_window_is_seen_where_the_row_is_longer() -> None:
     assert {name.split(",mask=")[0] for name in failed(verdict)} == {"batch=3,seq=17", "batch=2,seq=33"}
 
 
+def test_a_window_beyond_the_usual_sizes_gets_a_longer_row() -> None:
+    verdict = compared(PADDED, Window(40, 40) & PADDED)
+    assert failed(verdict) == {"batch=2,seq=81,mask=ones", "batch=2,seq=81,mask=holes"}
+
+
+@pytest.mark.parametrize(("reach", "quick"), [(40, True), (5000, False)])
+def test_a_window_that_no_row_is_longer_than_is_not_run(reach: int, quick: bool) -> None:
+    inputs = example("attention_mask")
+    module = encoder_of(Window(reach, reach) & PADDED)
+    file = export(module, inputs, dynamic_shapes=dict.fromkeys(inputs, AXES), check=False).serialize()
+    verdict = validate(file, module, inputs, quick=quick)
+    found = {contract.name: contract for contract in verdict.contracts}[f"window/{reach}"]
+    assert found.status == "not run"
+    assert found.why is not None
+    assert f"longer than the mask `window({reach}, {reach}) & padding(attention_mask)`" in found.why
+
+
 def test_lost_segments_are_seen() -> None:
     verdict = compared(Full(), Segments("segment_ids"))
     assert {"batch=3,seq=17", "batch=2,seq=33"} <= failed(verdict)
