@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from .traces import module_packages
@@ -74,6 +75,12 @@ HINTS = (
         "Give it a head axis: q[:, None] for one head.",
     ),
     Hint(
+        r"complex-valued",
+        "",
+        "Complex numbers have no ONNX form",
+        "Turn queries and keys by cos and sin instead of torch.polar and torch.view_as_complex.",
+    ),
+    Hint(
         r"No ONNX function|ConversionError|not (?:registered|supported)",
         "",
         "An operator has no ONNX form as it is used here, at this opset",
@@ -89,7 +96,11 @@ def explain(module: nn.Module, error: BaseException) -> str:
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     said = "\n".join(str(link) for link in reversed(chain))
-    frame = _users_frame(chain[-1], set()) or _frame_in(said) or _users_frame(chain[-1], module_packages(module))
+    traces = "\n".join([said, *filter(None, map(_node_trace, chain))])
+    packages = module_packages(module)
+    frame = (
+        _users_frame(chain[-1]) or _frame_in(traces) or _users_frame(chain[-1], packages) or _frame_in(traces, packages)
+    )
     line = frame[3] if frame else ""
     root = chain[-1]
     lines = [f"{type(module).__name__} can't be exported"]
@@ -119,7 +130,7 @@ def _said_by(error: BaseException) -> str:
     return next((line.removeprefix("- ") for line in lines if line.startswith("- ")), lines[0])[:300]
 
 
-def _users_frame(error: BaseException, packages: Collection[str]) -> tuple[str, int, str, str] | None:
+def _users_frame(error: BaseException, packages: Collection[str] = ()) -> tuple[str, int, str, str] | None:
     """Return file, line number, function and code of the innermost frame that is the user's or of `packages`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename, packages)]
     if not frames:
@@ -128,9 +139,15 @@ def _users_frame(error: BaseException, packages: Collection[str]) -> tuple[str, 
     return last.filename, last.lineno or 0, last.name, last.line or ""
 
 
-def _frame_in(said: str) -> tuple[str, int, str, str] | None:
-    """Return the last of the user's frames that PyTorch's own text names."""
-    frames = [f for f in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', said) if _is_users(f[0])]
+def _node_trace(error: BaseException) -> str | None:
+    """Return the trace of the node that PyTorch was translating: its text doesn't name the line."""
+    nodes = [frame.f_locals.get("node") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((node.stack_trace for node in reversed(nodes) if isinstance(node, torch.fx.Node)), None)
+
+
+def _frame_in(said: str, packages: Collection[str] = ()) -> tuple[str, int, str, str] | None:
+    """Return the last of the frames that PyTorch's own text names and that are the user's or of `packages`."""
+    frames = [f for f in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', said) if _is_users(f[0], packages)]
     if not frames:
         return None
     path, number, name = frames[-1]
