@@ -91,7 +91,7 @@ def test_the_arrows_of_relative_and_absolute_imports_are_seen(tmp_path: Path) ->
         ),
         ("from maskport.export import Exported, export", ("torch", "onnxruntime")),
         ("from maskport.export import ExportError", ("torch", "onnx_ir")),
-        ("import maskport.tools.validate", ("torch", "transformers")),
+        ("import maskport.tools.validation", ("torch", "transformers")),
     ],
 )
 def test_imports_need_no_more_than_they_must(code: str, without: tuple[str, ...]) -> None:

@@ -194,7 +194,7 @@ def _export_and_validate(
 ) -> tuple[Session, Verdict]:
     from ..export import export
     from ..runtime import Session
-    from .validate import validate
+    from .validation import validate
 
     start = time.perf_counter()
     with screen.progress(f"Export and check {path.name}"):

@@ -10,7 +10,7 @@ from ..export.patterns import NAMES
 from ..runtime import Session
 from .inputs import read_inputs
 from .screen import Screen
-from .validate import QUICK, validate
+from .validation import QUICK, validate
 from .verdict import Verdict
 
 

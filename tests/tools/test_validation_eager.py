@@ -8,9 +8,9 @@ import pytest
 import torch
 from maskport.export import export
 from maskport.models import Causal, Encoder, EncoderLayer, Full, KeyPadding, Mask, Segments, Window
+from maskport.tools import validate
 from maskport.tools.builtin import BUILTINS
 from maskport.tools.errors import ToolError
-from maskport.tools.validate import validate
 from maskport.tools.verdict import Verdict
 from torch import nn
 

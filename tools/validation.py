@@ -150,7 +150,7 @@ class _Validation:
             self.not_run.append(Contract(f"parity/{case.name}", NOT_RUN, why=f"the reference failed: {error}"))
             return
         try:
-            actual = run_file(self.session, case.inputs)
+            actual = _run_file(self.session, case.inputs)
         except MaskportError as error:
             self.checks.append(Check(f"parity/{case.name}", False, "error", 1.0, 0.0, VALID, why=str(error)))
             return
@@ -232,7 +232,7 @@ def _effect_contract(name: str, effect: float) -> Contract:
     return Contract(f"mask-effect/{name}", NOT_RUN, why=why)
 
 
-def run_file(session: Session, inputs: Mapping[str, np.ndarray]) -> Arrays:
+def _run_file(session: Session, inputs: Mapping[str, np.ndarray]) -> Arrays:
     """Run a session on arrays by name; numbers with a fraction are brought to the type that it takes."""
     given = {}
     for declared in session.inputs:
@@ -246,7 +246,7 @@ def run_file(session: Session, inputs: Mapping[str, np.ndarray]) -> Arrays:
 def _from_file(session: Session) -> Run:
     def run(inputs: Mapping[str, np.ndarray]) -> Arrays:
         try:
-            return run_file(session, inputs)
+            return _run_file(session, inputs)
         except MaskportError as error:
             raise Refused(str(error)) from error
 

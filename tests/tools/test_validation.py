@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import pytest
 from maskport.runtime import InputError, Session
+from maskport.tools import validate
 from maskport.tools.errors import ToolError
-from maskport.tools.validate import validate
 from maskport.tools.verdict import Check, Verdict
 from maskport.tools.verdict_table import conclusion, findings_table, verdict_table
 from rich.console import Console
