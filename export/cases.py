@@ -117,7 +117,7 @@ def draw_case(
             array = _padding_mask(value, example, keep, rng)
         else:
             array = _values(given, value, example, shape, layout, kept, pattern, rng)
-        inputs[given] = array.astype(example.dtype)
+        inputs[given] = np.asarray(array).astype(example.dtype)
     inputs = {given: inputs[given] for given in layout.inputs}
     return Case(name, dict(sizes), pattern, inputs, rows_of(layout, sizes, inputs, masks))
 

@@ -28,6 +28,7 @@ from .subject import Subject
 TYPICAL = Size(3, 17, 11)
 # The reference goes through the graph in Python, node by node.
 LARGEST_FOR_REFERENCE = 51
+NO_BFLOAT16 = "ONNX Runtime has no bfloat16 on the CPU"
 
 
 def check(
@@ -67,52 +68,93 @@ def check(
     checked = Checked(subject.backend.how, subject.seed)
     if not subject.backend.is_onnxruntime and (why := _fails(subject)):
         checked.how = "nothing"
-        checked.not_run.append(
-            ("everything", f"ONNX Runtime has no bfloat16 on the CPU, and the reference fails: {why}")
-        )
+        checked.not_run.append(("everything", f"{NO_BFLOAT16}, and the reference fails: {why}"))
+        checked.notes.append(f"the file was not run: {NO_BFLOAT16}, and the reference fails: {why}")
         return checked, unknown_pad_safety("the file could not be run here")
-    sizes = subject.example_sizes
-    own = Case("the example", sizes, "example", examples, rows_of(layout, sizes, examples, masks))
     extra, too_long = extra_sizes(subject, bounds)
     checked.not_run += too_long
     drawn = list(draw_cases(layout, examples, masks, SIZES, NAMES, subject.seed))
-    cases = [own, *(case for case in drawn if case.pattern == NAMES[0]), *(subject.draw(one) for one in extra)]
-    by_size = len(cases)
-    cases += [case for case in drawn if case.pattern != NAMES[0]]
+    runs = _Runs(subject, checked)
 
-    ran: list[Case] = []
-    apart: dict[tuple[str, str], tuple[Case, Difference]] = {}
-    for index, case in enumerate(cases):
-        if index == by_size:
-            _check_every_axis_varied(subject, checked, ran)
-            # A lost mask is told as such, before its wrong values are.
-            check_effects(subject, _typical(subject, ran), unused, checked)
-        if not subject.backend.is_onnxruntime and _tokens(subject, case) > LARGEST_FOR_REFERENCE:
-            checked.not_run.append((case.name, f"too large for {checked.how}"))
-            continue
-        try:
-            found = compare_case(subject, case)
-        except RefusedError as error:
-            if case is own:
-                raise ExportError(f"{subject.name}: the module itself fails on the example inputs: {error}") from error
-            checked.not_run.append((case.name, f"the module itself can't: {error}"))
-            continue
-        ran.append(case)
-        checked.cases.append(CheckedCase(case.name, worst_valid(found)))
-        for difference in found:
-            if not difference.ok:
-                apart.setdefault((difference.output, difference.rows), (case, difference))
-    if len(cases) == by_size:
-        _check_every_axis_varied(subject, checked, ran)
-        check_effects(subject, _typical(subject, ran), unused, checked)
+    runs.compare_example()
+    runs.compare([case for case in drawn if case.pattern == NAMES[0]])
+    runs.compare([subject.draw(sizes) for sizes in extra])
+    runs.check_every_axis_varied()
+    # A lost mask is told as such, before its wrong values are.
+    check_effects(subject, runs.typical(), unused, checked)
+    runs.compare([case for case in drawn if case.pattern != NAMES[0]])
+    runs.compare([subject.draw(sizes, "holes") for sizes in extra if layout.masks])
+
     if not subject.backend.is_onnxruntime:
-        checked.notes.append(f"ONNX Runtime has no bfloat16 on the CPU; {checked.how} ran the file instead")
-    checked.notes += [_told(case, difference) for case, difference in apart.values()]
+        checked.notes.append(f"{NO_BFLOAT16}; {checked.how} ran the file instead")
+    checked.notes += runs.notes()
     checked.limits = _limits(subject)
-    wide = [case for case in ran if case.sizes.get(layout.batch, 1) > 1 and _tokens(subject, case) > 2]
+    wide = [case for case in runs.ran if case.sizes.get(layout.batch, 1) > 1 and _tokens(subject, case) > 2]
     for case in wide[-2:] if not mixes_rows else ():
         check_batch(subject, case, checked)
     return checked, pad_safety(subject, wide[-4:] if layout.tokens else [])
+
+
+class _Runs:
+    """The cases that ran, and what differs where it may."""
+
+    def __init__(self, subject: Subject, checked: Checked) -> None:
+        self.subject, self.checked = subject, checked
+        self.ran: list[Case] = []
+        self.apart: dict[tuple[str, str], tuple[Case, Difference]] = {}
+
+    def compare_example(self) -> None:
+        """Compare the example, which the module must be able to run."""
+        subject, sizes = self.subject, self.subject.example_sizes
+        rows = rows_of(subject.layout, sizes, subject.examples, subject.masks)
+        own = Case("the example", sizes, "example", subject.examples, rows)
+        try:
+            self._compare(own)
+        except RefusedError as error:
+            raise ExportError(f"{subject.name}: the module itself fails on the example inputs: {error}") from error
+
+    def compare(self, cases: Sequence[Case]) -> None:
+        """Compare cases; those that can't be run are put down with the reason."""
+        for case in cases:
+            if not self.subject.backend.is_onnxruntime and _tokens(self.subject, case) > LARGEST_FOR_REFERENCE:
+                self.checked.not_run.append((case.name, f"too large for {self.checked.how}"))
+                continue
+            try:
+                self._compare(case)
+            except RefusedError as error:
+                self.checked.not_run.append((case.name, f"the module itself can't: {error}"))
+
+    def _compare(self, case: Case) -> None:
+        found = compare_case(self.subject, case)
+        self.ran.append(case)
+        self.checked.cases.append(CheckedCase(case.name, worst_valid(found)))
+        for difference in found:
+            if not difference.ok:
+                self.apart.setdefault((difference.output, difference.rows), (case, difference))
+
+    def typical(self) -> Case:
+        """Return the case that effects are looked for in: of the typical size if that ran, else the largest."""
+        wanted = sizes_of(self.subject.layout, TYPICAL)
+        largest = max(self.ran, key=lambda case: _tokens(self.subject, case))
+        return next((case for case in self.ran if case.sizes == wanted), largest)
+
+    def check_every_axis_varied(self) -> None:
+        """Refuse to vouch for a free axis that was run at the example's size alone."""
+        subject = self.subject
+        for axis in subject.layout.free:
+            if all(case.sizes[axis] == subject.example_sizes[axis] for case in self.ran):
+                raise ExportError(
+                    joined(
+                        f"{subject.name}: nothing could be checked at another size of {axis!r} than the example's",
+                        *(f"at {name}: {why}" for name, why in self.checked.not_run[:3]),
+                        "Leave the axis out of dynamic_shapes if the module takes one size only, or export with "
+                        "check=False and check the file yourself",
+                    )
+                )
+
+    def notes(self) -> list[str]:
+        """Tell what differs where it may."""
+        return [_told(case, difference) for case, difference in self.apart.values()]
 
 
 def _fails(subject: Subject) -> str:
@@ -127,26 +169,6 @@ def _fails(subject: Subject) -> str:
 def _tokens(subject: Subject, case: Case) -> int:
     labels = [subject.layout.batch, *subject.layout.tokens[:1]]
     return int(np.prod([case.sizes.get(label, 1) for label in labels]))
-
-
-def _typical(subject: Subject, ran: Sequence[Case]) -> Case:
-    """Return the case that effects are looked for in: of the typical size if that ran, else the largest that did."""
-    wanted = sizes_of(subject.layout, TYPICAL)
-    return next((case for case in ran if case.sizes == wanted), max(ran, key=lambda case: _tokens(subject, case)))
-
-
-def _check_every_axis_varied(subject: Subject, checked: Checked, ran: Sequence[Case]) -> None:
-    """Refuse to vouch for a free axis that was run at the example's size alone."""
-    for axis in subject.layout.free:
-        if all(case.sizes[axis] == subject.example_sizes[axis] for case in ran):
-            raise ExportError(
-                joined(
-                    f"{subject.name}: nothing could be checked at another size of {axis!r} than the example's",
-                    *dict.fromkeys(f"at {name}: {why}" for name, why in checked.not_run[:3]),
-                    "Leave the axis out of dynamic_shapes if the module takes one size only, or export with "
-                    "check=False and check the file yourself",
-                )
-            )
 
 
 def _told(case: Case, difference: Difference) -> str:

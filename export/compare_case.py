@@ -68,7 +68,7 @@ def _failed(subject: Subject, case: Case, message: str) -> str:
     return joined(
         f"{subject.name}: the exported file fails at {case.name}, and the module doesn't",
         f"{where} is baked in at the example's size" if baked else "",
-        f"ONNX Runtime: {reason}",
+        f"{subject.backend.how}: {reason}",
         at(culprit or node),
         messages.BAKED if baked else "",
     )

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .arrays import to_numpy, to_torch
+from .errors import ExportError
 from .module_state import evaluation, no_fast_path
 from .quiet import collected
 
@@ -42,6 +43,8 @@ class Eager:
         ------
         RefusedError
             If the module raises.
+        ExportError
+            If it returns another number of tensors than the file has outputs.
         """
         tensors = {name: to_torch(array, self.example_inputs[name].device) for name, array in inputs.items()}
         with collected(), torch.no_grad(), evaluation(self.module), no_fast_path():
@@ -51,4 +54,9 @@ class Eager:
                 first = (str(error).splitlines() or [""])[0]
                 raise RefusedError(f"{type(error).__name__}: {first}") from error
         leaves = [leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
+        if len(leaves) != len(self.output_names):
+            raise ExportError(
+                f"{type(self.module).__name__} returns {len(leaves)} tensors in PyTorch, and the file has the outputs "
+                f"{', '.join(self.output_names)}; return the same tensors for all inputs, and no sizes or numbers"
+            )
         return {name: to_numpy(leaf) for name, leaf in zip(self.output_names, leaves, strict=True)}

@@ -51,12 +51,12 @@ def _values(
     yield rng.permutation(old.flatten()).reshape(old.shape)
     half = rng.random(old.shape) < 0.5
     if is_float(old):
-        yield rng.standard_normal(old.shape).astype(old.dtype)
-        yield (-2 * old - 1).astype(old.dtype)
+        yield np.asarray(rng.standard_normal(old.shape)).astype(old.dtype)
+        yield np.asarray(-2 * old - 1).astype(old.dtype)
     elif old.dtype == bool:
-        yield old ^ half
-        yield ~old
+        yield np.asarray(old ^ half)
+        yield np.asarray(~old)
     else:
         for step in (1, -1):
             yield np.where(half, old + step, old).astype(old.dtype)
-            yield (old + step).astype(old.dtype)
+            yield np.asarray(old + step).astype(old.dtype)

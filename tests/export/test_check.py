@@ -11,6 +11,7 @@ import pytest
 import torch
 from maskport.export import ExportError, export
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from . import faulty
 
@@ -122,6 +123,26 @@ def test_nothing_but_the_check_refuses_it(fault: type[nn.Module], options: dict[
     assert exported.checked is None
     assert "maskport.certificate" not in exported.model.metadata_props
     assert json.loads(exported.model.metadata_props["maskport.pad_safe"])["ok"] is False
+
+
+def test_outputs_that_come_and_go_are_refused() -> None:
+    class Sometimes(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return (x * 2, x) if is_exporting() else x * 2
+
+    with pytest.raises(ExportError, match=r"Sometimes returns 1 tensors in PyTorch, and the file has the outputs outp"):
+        export_of(Sometimes())
+
+
+def test_a_module_that_fails_on_its_own_example_is_told_so() -> None:
+    class Fails(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if not is_exporting():
+                raise ValueError("not today")
+            return x * 2
+
+    with pytest.raises(ExportError, match=r"Fails: the module itself fails on the example inputs: ValueError: not tod"):
+        export_of(Fails())
 
 
 def test_what_is_meant_can_be_said() -> None:

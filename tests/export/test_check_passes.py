@@ -109,6 +109,13 @@ class LikeShape(nn.Module):
         return x[:, None].expand(-1, like.shape[1], -1).clone()
 
 
+class Scales(nn.Module):
+    """Numbers as tensors without axes."""
+
+    def forward(self, x: Tensor, temperature: Tensor, shift: Tensor, negate: Tensor) -> Tensor:
+        return torch.where(negate, -1, 1) * x / temperature + shift
+
+
 SRC, MASK = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)), ones(2, 5)
 CACHE = {0: "batch", 2: "past"}
 RIGHT: dict[str, tuple[Any, dict[str, Tensor], dict[str, dict[int, str]]]] = {
@@ -149,6 +156,11 @@ RIGHT: dict[str, tuple[Any, dict[str, Tensor], dict[str, dict[int, str]]]] = {
     "image": (Convolution, {"image": torch.randn(2, 3, 8, 8)}, {"image": {0: "batch", 2: "height", 3: "width"}}),
     "similarity": (Similarity, {"x": SRC[:, 0], "y": SRC[0]}, {"x": {0: "texts"}, "y": {0: "images"}}),
     "only a shape": (LikeShape, {"x": SRC[:, 0], "like": SRC}, {"x": {0: "batch"}, "like": AXES}),
+    "numbers": (
+        Scales,
+        {"x": SRC, "temperature": torch.tensor(0.5), "shift": torch.tensor(3), "negate": torch.tensor(True)},
+        {"x": AXES},
+    ),
     "no free axis": (lambda: encoder(PADDED), {"src": SRC, "attention_mask": MASK}, {"src": {}}),
 }
 
