@@ -25,11 +25,18 @@ def layout_of(session: Session) -> Layout:
     if IO_KEY not in session.metadata:
         return _by_name(session)
     try:
-        return Layout.of(session.metadata)
+        layout = Layout.of(session.metadata)
+        ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
+        axes = [*(value.axes for value in layout.inputs.values()), *layout.outputs.values()]
+        labels = [label for each in axes for label in each]
     except ExportError as error:
         raise ToolError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ToolError(f"the file's {IO_KEY} metadata is broken: {error!r}; export it again") from error
+    fits = ranks == {declared.name: len(declared.shape) for declared in session.inputs}
+    if not fits or set(layout.outputs) != set(session.output_names) or not all(map(_is_label, labels)):
+        raise ToolError(f"the file's {IO_KEY} metadata doesn't fit its inputs and outputs; export it again")
+    return layout
 
 
 def _by_name(session: Session) -> Layout:
@@ -47,3 +54,7 @@ def _by_name(session: Session) -> Layout:
 
 def _label(dim: object) -> Label:
     return dim if isinstance(dim, int | str) else None
+
+
+def _is_label(value: object) -> bool:
+    return value is None or isinstance(value, int | str)

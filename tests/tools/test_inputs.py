@@ -69,11 +69,11 @@ def test_names_and_types_say_what_is_drawn() -> None:
 
 
 def test_metadata_says_it_better() -> None:
-    inputs = {
-        "input_ids": {"role": "tokens", "axes": ["batch", "seq"], "pad": 1},
-        "own_ids": {"role": "positions", "axes": ["batch", "seq"]},
-    }
-    drawn = draw_inputs(session_of(ROLES, {"version": 1, "inputs": inputs, "outputs": {}}), {})
+    inputs = {declared.name: {"role": "other", "axes": list(declared.shape)} for declared in session_of(ROLES).inputs}
+    inputs["input_ids"] |= {"role": "tokens", "pad": 1}
+    inputs["own_ids"] |= {"role": "positions"}
+    io = {"version": 1, "inputs": inputs, "outputs": {"y": {"axes": ["batch", "seq"]}}}
+    drawn = draw_inputs(session_of(ROLES, io), {})
     assert set(drawn["input_ids"].flat) == {0, 2}
     assert drawn["own_ids"].tolist() == [list(range(7))] * 2
 

@@ -12,14 +12,14 @@ from xml.etree import ElementTree
 import numpy as np
 import onnx
 import pytest
-from maskport.runtime import InputError, Session
+from maskport.runtime import InputError, MaskportError, Session
 from maskport.tools import validate
 from maskport.tools.errors import ToolError
 from maskport.tools.verdict import Check, Verdict
 from maskport.tools.verdict_table import conclusion, findings_table, verdict_table
 from rich.console import Console
 
-from .tiny_models import MEAN, tiny
+from .tiny_models import IO, MEAN, tiny
 
 PATTERNS = {"ones", "right", "left", "holes", "one token", "no token"}
 
@@ -179,10 +179,32 @@ def test_a_file_without_metadata_is_read_by_its_names() -> None:
     assert validate(Session(tiny(metadata=False), device="cpu"), tiny(metadata=False)).ok
 
 
-def test_broken_metadata_is_an_error() -> None:
+def changed(**changes: object) -> str:
+    """Return the metadata with one entry of the input `src` changed."""
+    src = {**IO["inputs"]["src"], **changes}  # type: ignore[index]
+    return json.dumps({**IO, "inputs": {**IO["inputs"], "src": src}})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("io", "message"),
+    [
+        ("{", "maskport.io is no JSON"),
+        ("[]", "version None"),
+        ("7", "version None"),
+        ('{"version": 1}', "is broken: KeyError"),
+        ('{"version": 99}', "version 99"),
+        (json.dumps({**IO, "inputs": {}}), "doesn't fit its inputs and outputs"),
+        (json.dumps({**IO, "outputs": {"other": {"axes": []}}}), "doesn't fit its inputs and outputs"),
+        (changed(axes=["batch", "seq"]), "doesn't fit its inputs and outputs"),
+        (changed(axes=["batch", "seq", ["x"]]), "doesn't fit its inputs and outputs"),
+        (changed(axes=7), "is broken: TypeError"),
+        (json.dumps({**IO, "inputs": ["src"]}), "is damaged: AttributeError"),
+    ],
+)
+def test_broken_metadata_is_an_error(io: str, message: str) -> None:
     model = onnx.load_model_from_string(tiny(metadata=False))
-    onnx.helper.set_model_props(model, {"maskport.io": '{"version": 1}'})
-    with pytest.raises(ToolError, match=r"maskport.io metadata is broken: KeyError.*export it again"):
+    onnx.helper.set_model_props(model, {"maskport.io": io})
+    with pytest.raises(MaskportError, match=message):
         validate(model.SerializeToString(), model.SerializeToString())
 
 
