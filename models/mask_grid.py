@@ -1,4 +1,4 @@
-"""Masks as arrays: all points of a grid at once (numpy or torch), and single points (FlexAttention)."""
+"""Masks as arrays: a grid of points at once (numpy or torch), chosen rows and columns of it, single points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from .mask_leaves import Expr, TensorSpec, evaluate, leaves_of, tensors_of
 from .mask_rows import Affine
 
-__all__ = ["dense", "is_torch", "mask_mod"]
+__all__ = ["at", "dense", "is_torch", "mask_mod"]
 
 
 def is_torch(value: object) -> bool:
@@ -111,6 +111,42 @@ def dense(expr: Expr, mask: object, q_len: int, k_len: int, past: int, device: A
         for name, spec in specs.items():
             _check_shape(spec, tuple(placed[name].shape), {"q": q_len, "k": k_len}, past)
     return evaluate(expr, _Grid(xp, device, q_len, k_len, past, placed))
+
+
+class _Chosen(_Grid):
+    """Chosen rows and columns of a grid, so that the lengths may be larger than any grid that fits in memory."""
+
+    def __init__(
+        self, q: np.ndarray, k: np.ndarray, q_len: int, k_len: int, past: int, tensors: Mapping[str, Any]
+    ) -> None:
+        super().__init__(np, None, q_len, k_len, past, tensors)
+        self.index = {"q": q, "k": k, "p": q + past}
+        self.q, self.k = q[None, None, :, None], k[None, None, None, :]
+        self.p = self.q + past
+
+    def load(self, name: str, axes: str) -> Any:
+        tensor = self.tensors[name]
+        if axes == "bhqk":
+            tensor = tensor[(None,) * (4 - tensor.ndim)]
+        for place, axis in enumerate(axes):
+            # A broadcast axis has one element, whatever the index.
+            if axis in self.index and tensor.shape[place] != 1:
+                tensor = tensor.take(self.index[axis], place)
+        return tensor[tuple(slice(None) if axis in axes.replace("p", "q") else None for axis in "bhqk")]
+
+
+def at(
+    expr: Expr, mask: object, q: Any, k: Any, q_len: int, k_len: int, past: int, tensors: Mapping[str, Any]
+) -> np.ndarray:
+    """Evaluate an expression at chosen queries and keys; see `Mask.at`."""
+    specs = _check_names(expr, mask, tensors)
+    placed = {name: np.asarray(tensor) for name, tensor in tensors.items()}
+    for name, spec in specs.items():
+        _check_dtype(spec, placed[name])
+        _check_shape(spec, placed[name].shape, {"q": q_len, "k": k_len}, past)
+    q, k = np.asarray(q, np.int64), np.asarray(k, np.int64)
+    attend = evaluate(expr, _Chosen(q, k, q_len, k_len, past, placed))
+    return np.broadcast_to(attend, (*attend.shape[:2], q.size, k.size))
 
 
 class _Point:

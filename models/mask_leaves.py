@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from .mask_rows import Affine, format_name, past
 
-__all__ = ["LEAVES", "Expr", "Leaf", "Points", "TensorSpec", "evaluate", "leaves_of", "tensors_of"]
+__all__ = ["LEAVES", "Expr", "Leaf", "Points", "TensorSpec", "evaluate", "leaves_of", "renamed", "tensors_of"]
 
 Expr = tuple[Any, ...]
 
@@ -118,6 +118,20 @@ def leaves_of(expr: Expr) -> Iterator[Expr]:
             yield from leaves_of(argument)
     else:
         yield expr
+
+
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """Return an expression that reads other tensors, by their old names."""
+    head, *arguments = expr
+    if head in ("not", "and", "or"):
+        return (head, *(renamed(argument, names) for argument in arguments))
+    return (head, *(_renamed(argument, names) for argument in arguments))
+
+
+def _renamed(argument: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(argument, Affine):
+        return replace(argument, rows=tuple((names.get(name, name), c) for name, c in argument.rows))
+    return names.get(argument, argument) if isinstance(argument, str) else argument
 
 
 @dataclass(frozen=True)

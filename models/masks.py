@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import mask_graph, mask_grid, mask_hash, mask_logic, mask_simplify, mask_text
-from .mask_leaves import LEAVES, Expr, TensorSpec, leaves_of, tensors_of
+from .mask_leaves import LEAVES, Expr, TensorSpec, leaves_of, renamed, tensors_of
 from .mask_logic import Witness
 from .mask_rows import Affine, K, Q, Row, as_affine, past
 
@@ -249,6 +249,38 @@ class Mask:
             If a tensor has the wrong shape.
         """
         return mask_grid.dense(self._expr, self, q_len, k_len, past, device, tensors)
+
+    def at(self, q: Any, k: Any, /, q_len: int, k_len: int, past: int = 0, **tensors: Any) -> np.ndarray:
+        """Evaluate the mask at chosen queries and keys, where the lengths are too large for `dense`.
+
+        Parameters
+        ----------
+        q, k : sequence of int
+            Indices of queries and keys.
+        q_len, k_len, past, **tensors
+            As for `dense`, with numpy arrays alone.
+
+        Returns
+        -------
+        numpy.ndarray
+            Bool [B or 1, H or 1, len(q), len(k)]: `dense(...)[:, :, q][..., k]`.
+
+        Examples
+        --------
+        >>> Window(4095, 0).at([4095, 4096], [0, 1], 8192, 8192).tolist()
+        [[[[True, True], [False, True]]]]
+        """
+        return mask_grid.at(self._expr, self, q, k, q_len, k_len, past, tensors)
+
+    def rename(self, names: Mapping[str, str]) -> Mask:
+        """Return the mask with other names for its tensors, by their old names.
+
+        Examples
+        --------
+        >>> print(KeyPadding("mask").rename({"mask": "attention_mask"}))
+        padding(attention_mask)
+        """
+        return Mask._of(renamed(self._expr, names))
 
     def mask_mod(
         self, past: int = 0, *, q_len: int | None = None, k_len: int | None = None, **tensors: Any
