@@ -28,6 +28,8 @@ from .subject import Subject
 TYPICAL = Size(3, 17, 11)
 # The reference goes through the graph in Python, node by node.
 LARGEST_FOR_REFERENCE = 51
+# Patterns in which a row is compared with itself alone.
+FOR_ROWS = ("example", "ones", "holes")
 NO_BFLOAT16 = "ONNX Runtime has no bfloat16 on the CPU"
 
 
@@ -89,10 +91,11 @@ def check(
         checked.notes.append(f"{NO_BFLOAT16}; {checked.how} ran the file instead")
     checked.notes += runs.notes()
     checked.limits = _limits(subject)
-    wide = [case for case in runs.ran if case.sizes.get(layout.batch, 1) > 1 and _tokens(subject, case) > 2]
-    for case in wide[-2:] if not mixes_rows else ():
-        check_batch(subject, case, checked)
-    return checked, pad_safety(subject, wide[-4:] if layout.tokens else [])
+    typical = [case for case in runs.ran if case.sizes == runs.typical().sizes]
+    if not mixes_rows and layout.batch is not None:
+        for case in [case for case in typical if case.pattern in FOR_ROWS]:
+            check_batch(subject, case, checked)
+    return checked, pad_safety(subject, typical if layout.tokens else [])
 
 
 class _Runs:

@@ -57,6 +57,11 @@ FAULTS: list[tuple[type[nn.Module], dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        faulty.BakedBatch,
+        {},
+        [r"fails at batch=1,seq=1", r"'batch' \(axis 0 of 'x'\) = 2 is baked in", r"x\[torch.arange\(rows\)\] \* 2"],
+    ),
+    (
         faulty.BakedShape,
         {},
         [r"shape \[1, 5, 4\] in the file, and \[1, 1, 4\] in PyTorch", r"'seq' \(axis 1 of 'x'\) = 5 is baked in"],

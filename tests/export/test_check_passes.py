@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
-from maskport.export import Exported, ExportError, export
+from maskport.export import Exported, ExportError, export, reference
 from maskport.models import Decoder, DecoderLayer, Encoder, EncoderLayer, MaskedMultiHeadAttention
 from maskport.models.masks import Adjacency, Causal, Dense, KeyPadding, Mask, Prefix, Segments, Window
 from torch import Tensor, nn
@@ -308,6 +308,42 @@ def test_what_a_module_writes_into_its_buffers_is_undone(dtype: str | None) -> N
     assert module.calls is calls
     assert module.rows is rows
     assert (calls.item(), rows.item(), calls.dtype) == (0, 7, torch.float32)
+
+
+def test_a_shape_that_depends_on_other_rows_is_put_down() -> None:
+    class UpToTheLongest(nn.Module):
+        def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+            return x[:, : attention_mask.sum(1).max().item()] * 2
+
+    inputs = {"x": SRC, "attention_mask": MASK}
+    checked = export(UpToTheLongest(), inputs, dynamic_shapes=dict.fromkeys(inputs, AXES)).checked
+    assert checked is not None
+    assert (
+        "rows of batch=3,seq=17,mask=holes alone",
+        "the shape of an output depends on other rows",
+    ) in checked.not_run
+
+
+def test_a_window_too_long_to_pass_is_put_down() -> None:
+    torch.manual_seed(0)
+    checked = export(encoder(Window(3000, 0)), {"src": SRC}, dynamic_shapes={"src": AXES}).checked
+    assert checked is not None
+    why = "longer than the mask `window(3000, 0)` (3000); more than 2048 is not run"
+    assert ("seq=6001", why) in checked.not_run
+
+
+def test_what_nothing_can_run_is_not_called_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(model: Any) -> Any:
+        raise NotImplementedError("no such operator")
+
+    monkeypatch.setattr(reference.MatMul, "_run", fails)
+    exported = export(nn.Linear(3, 3), (torch.ones(2, 4, 3),), dynamic_shapes={"input": AXES}, dtype="bfloat16")
+    assert exported.checked is not None
+    assert (exported.checked.how, exported.checked.cases) == ("nothing", [])
+    assert exported.notes[0].startswith("the file was not run: ONNX Runtime has no bfloat16 on the CPU")
+    certificate = json.loads(exported.model.metadata_props["maskport.certificate"])
+    assert certificate["how"] == "nothing"
+    assert not json.loads(exported.model.metadata_props["maskport.pad_safe"])["ok"]
 
 
 def test_an_unknown_element_type_is_refused() -> None:
