@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import onnxruntime as ort
 
 from .errors import ModelError
 from .messages import plain
-
-# What a file that is no model starts with -> what it is and what to do.
-SIGNATURES = (
-    (b"version https://git-lfs", "is a Git LFS pointer and not the file itself; run git lfs pull"),
-    (b"PK\x03\x04", "is a zip archive or a PyTorch checkpoint; unpack it, or export the module first"),
-    (b"\x80\x02", "is a Python pickle, perhaps a PyTorch checkpoint; export the module first"),
-    (b"\x1f\x8b", "is a gzip archive; unpack it"),
-    (b"\x89PNG", "is a PNG image"),
-    (b"%PDF", "is a PDF"),
-    (b"<", "is an HTML or XML text, perhaps the error page of a download; fetch the model again"),
-    (b"{", "is a JSON text"),
-)
+from .model_file import look
 
 # What ONNX Runtime says when it can't load -> what is wrong and what to do. The first pattern that is found counts;
 # its groups fill the braces.
@@ -100,10 +88,7 @@ def load(
     ModelError
         If there is no such file, or it is no model that ONNX Runtime can load.
     """
-    what, start = _look(model)
-    for signature, meaning in SIGNATURES:
-        if start.startswith(signature):
-            raise ModelError(f"{what} is no ONNX model: it {meaning}")
+    what = look(model)
     source = model if isinstance(model, bytes) else os.fspath(model)
     try:
         # The Python class repeats a failed CUDA run on the CPU unless it is told not to.
@@ -120,24 +105,3 @@ def load_fault(text: str) -> str | None:
         if found := re.search(pattern, text, re.DOTALL):
             return meaning.format(*found.groups(), ort=ort.__version__)
     return None
-
-
-def _look(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
-    """Return what to call the model in messages, and its first bytes."""
-    if isinstance(model, bytes):
-        if not model:
-            raise ModelError("the model is empty: it has 0 bytes; give the bytes of an ONNX file")
-        return f"the model of {len(model)} bytes", model[:32]
-    if not isinstance(model, str | os.PathLike):
-        raise ModelError(f"the model is of type {type(model).__name__}; give the path or the bytes of an ONNX file")
-    path = Path(model)
-    if not path.is_file():
-        raise ModelError(f"{path} is {'a folder' if path.is_dir() else 'no file'}; give the path of an ONNX file")
-    try:
-        with path.open("rb") as file:
-            start = file.read(32)
-    except OSError as error:
-        raise ModelError(f"{path} can't be read: {error.strerror}") from error
-    if not start:
-        raise ModelError(f"{path} is empty; give the path of an ONNX file")
-    return str(path), start
