@@ -6,6 +6,9 @@ rules        what each operator does to indices and shapes
 algebra      from a boolean term to an expression of the mask algebra
 additive     from a float term that is added to scores to masks and biases
 scores       from a Softmax up to the product of queries and keys
+weights      from a Softmax down to the product with the values
+named        the mask of a site: what has no leaf is a value of the graph, by its name
 operators    attention that is already an operator
 sites        every attention of a graph
+verify       check a site by running the graph
 """

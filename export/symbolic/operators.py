@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from ...models.masks import Dense, Full, Mask
 from . import rules
 from . import terms as t
 from .additive import split_added
-from .algebra import Axes, to_mask
+from .algebra import Axes
 from .interpreter import Index, Interpreter, NotFollowed, describe, kind_of
 from .scores import origin
 from .terms import Term
@@ -36,6 +35,8 @@ class Attention:
         Whether keys come from another sequence, as far as the lengths say.
     empty_rows : str
         What the operator gives for a row without keys.
+    key : (ir.Value, Index) or None
+        The keys, and where a query's head reads them.
     attend : list of (Term, ir.Value or None)
         Booleans that all must hold, each with the value that it comes from.
     bias : list of ir.Value
@@ -51,20 +52,9 @@ class Attention:
     cross: bool = False
     empty_rows: str = "zero"
     sink: ir.Value | None = None
+    key: tuple[ir.Value, Index] | None = None
     attend: list[tuple[Term, ir.Value | None]] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
-
-    def mask(self) -> Mask:
-        """Return the mask; what has no leaf is `Dense` of its value."""
-        mask = Full()
-        for term, value in self.attend:
-            try:
-                mask = mask & to_mask(term, self.axes)
-            except NotFollowed:
-                if value is None:
-                    raise
-                mask = mask & Dense(str(value.name))
-        return mask
 
 
 def read(x: Interpreter, node: ir.Node) -> Attention | None:
@@ -124,6 +114,7 @@ def _onnx_attention(x: Interpreter, node: ir.Node) -> Attention:
     attention = Attention(
         axes, t.fixed(heads), t.fixed(groups), head_size, scale, _number(node, "softcap", 0.0), q_len is not k_len
     )
+    attention.key = key, _key_index(x, key, axes, attention)
     nonpad = rules.optional(node, 6)
     offset = t.ZERO if past is None else past
     if nonpad is not None:
@@ -142,6 +133,18 @@ def _onnx_attention(x: Interpreter, node: ir.Node) -> Attention:
     if (mask := rules.optional(node, 3)) is not None:
         _given_mask(x, attention, mask)
     return attention
+
+
+def _key_index(x: Interpreter, key: ir.Value, axes: Axes, attention: Attention) -> Index:
+    """Return where [B, H, K, D] or [B, K, H * D] is read by a query's head."""
+    shape = x.shape(key)
+    size = shape[3] if len(shape) == 4 else t.integer(attention.head_size or 1)
+    element = t.symbol("d", t.ZERO, t.sub(size, t.ONE))
+    group = (attention.q_heads or 1) // (attention.kv_heads or 1)
+    head = t.floordiv(axes.h, t.integer(group))
+    if len(shape) == 4:
+        return axes.b, head, axes.k, element
+    return axes.b, axes.k, t.add(t.mul(head, size), element)
 
 
 def _given_mask(x: Interpreter, attention: Attention, mask: ir.Value) -> None:

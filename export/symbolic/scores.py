@@ -14,11 +14,15 @@ from .algebra import Axes
 from .interpreter import Index, Interpreter, NotFollowed, constant_of, describe, is_standard
 from .terms import Term
 
-__all__ = ["Scores", "follow", "source_of"]
+__all__ = ["NoAttention", "Scores", "follow", "source_of"]
 
 # Operators that only say where an element comes from.
 MOVES = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Identity", "Dropout", "Cast", "CastLike")
 PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "Einsum")
+
+
+class NoAttention(NotFollowed):
+    """A Softmax that weighs no values, such as that of a classifier."""
 
 
 @dataclass
@@ -34,7 +38,7 @@ class Scores:
     scale : float
         Factor of the product.
     softcap : float
-        0, or the bound of the scores' tanh.
+        0, or the bound of the scores' tanh; `capped` whether they were multiplied by it again.
     attend : list of Term
         Booleans that all must hold.
     masks, bias : list of ir.Value
@@ -51,6 +55,7 @@ class Scores:
     key: ir.Value
     scale: float = 1.0
     softcap: float = 0.0
+    capped: bool = True
     attend: list[Term] = field(default_factory=list)
     masks: list[ir.Value] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
@@ -116,7 +121,10 @@ def follow(x: Interpreter, value: ir.Value, axes: Axes, index: Index) -> Scores:
     rule = _STEPS.get(node.op_type)
     if rule is None:
         raise NotFollowed(f"{describe(value)} is no operator that attention scores go through")
-    return rule(x, node, axes, index)
+    scores = rule(x, node, axes, index)
+    if not scores.capped and rule is not _tanh:
+        raise NotFollowed(f"{describe(value)} follows a tanh of scores that is not multiplied by its bound")
+    return scores
 
 
 def _swap(at: tuple[ir.Value, Index], axes: Axes) -> tuple[ir.Value, Axes, Index]:
@@ -185,8 +193,10 @@ def _times(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
         raise NotFollowed(f"masked scores are scaled by {describe(node.outputs[0])}")
     factor = 1 / factor if node.op_type == "Div" else factor
     if scores.softcap:
-        if not math.isclose(abs(factor), scores.softcap, rel_tol=1e-3):
+        # A bound and its reciprocal are each rounded, to 8 bits in bfloat16.
+        if scores.capped or not math.isclose(factor, scores.softcap, rel_tol=2**-7):
             raise NotFollowed(f"a tanh of scores over {scores.softcap:g} is scaled by {factor:g}")
+        scores.capped = True
         return scores
     scores.scale *= factor
     return scores
@@ -204,6 +214,8 @@ def _tanh(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     assert value is not None
     inner = value.producer()
     scores = follow(x, value, axes, index)
+    if scores.attend or scores.bias or scores.sink is not None:
+        raise NotFollowed(f"{describe(node.outputs[0])} bounds masked scores: what is filled with a bound has weight")
     # The division before the tanh is the soft cap's, what came before it is the scale's.
     divisor = None
     if inner is not None and inner.op_type in ("Div", "Mul"):
@@ -214,6 +226,7 @@ def _tanh(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     assert inner is not None
     scores.softcap = divisor if inner.op_type == "Div" else 1 / divisor
     scores.scale *= scores.softcap
+    scores.capped = False
     return scores
 
 
@@ -253,8 +266,10 @@ def _concat(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     axis = node.attributes["axis"].as_int()
     if len(others) != 1 or axis not in (-1, len(index) - 1) or others[0] is None:
         raise NotFollowed(f"{describe(node.outputs[0])} joins scores")
-    scores = follow(x, a, axes, index)
-    scores.sink = others[0]
+    scores, sink = follow(x, a, axes, index), others[0]
+    if t.fixed(x.shape(sink)[-1]) != 1 or isinstance(_is_score(x, sink, axes, index), Scores):
+        raise NotFollowed(f"{describe(node.outputs[0])} joins scores of several products")
+    scores.sink = sink
     return scores
 
 
@@ -275,7 +290,7 @@ def _product(x: Interpreter, node: ir.Node, value: ir.Value, index: Index) -> Sc
     assert a is not None
     assert b is not None
     if any(_is_weight(operand) for operand in (a, b)):
-        raise NotFollowed(f"{describe(value)} multiplies by a weight, so it is no product of queries and keys")
+        raise NoAttention(f"{describe(value)} multiplies by a weight, so it is no product of queries and keys")
     scale = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
     if node.op_type == "Gemm" and len(node.inputs) > 2:
         raise NotFollowed(f"{describe(value)} adds a third input")

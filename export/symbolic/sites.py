@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ...models.masks import Dense, Full, Mask
+from ...models.masks import Mask
 from . import operators, rules
 from . import terms as t
-from .algebra import Axes, to_mask
+from .algebra import Axes
 from .interpreter import Index, Interpreter, NotFollowed, constant_of, is_standard
-from .scores import MOVES, PRODUCTS, Scores, follow, source_of
+from .named import named_mask
+from .scores import MOVES, PRODUCTS, NoAttention, Scores, follow, source_of
 from .terms import Term
+from .weights import Weights, follow_weights
 
 __all__ = ["Site", "Unlifted", "find_sites"]
 
@@ -49,8 +51,13 @@ class Site:
         The indices that the mask is a function of.
     attend : Term
         The mask as a term.
-    scores : ir.Value or None
-        The scores that the mask was read from, and `zeros`, the values that are no mask in them.
+    scores, product : ir.Value or None
+        The scores that the mask was read from, and the product in them; `score_scale` is the scale between them,
+        None if the product's elements are in another order.
+    weights : ir.Value or None
+        What the values are multiplied with.
+    added : tuple of ir.Value
+        What is in the scores beside the product and the mask.
     """
 
     node: ir.Node
@@ -71,15 +78,19 @@ class Site:
     mask_values: tuple[ir.Value, ...]
     interpreter: Interpreter
     scores: ir.Value | None = None
-    zeros: tuple[ir.Value, ...] = ()
+    product: ir.Value | None = None
+    score_scale: float | None = None
+    weights: ir.Value | None = None
+    added: tuple[ir.Value, ...] = ()
 
 
 @dataclass(frozen=True)
 class Unlifted:
-    """A Softmax or an attention operator that was not understood, and why."""
+    """A Softmax or an attention operator that was not understood, and why; `attention` is false for what is none."""
 
     node: ir.Node
     reason: str
+    attention: bool = True
 
 
 def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
@@ -91,7 +102,7 @@ def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
         try:
             site = _decomposed(x, node) if _is_softmax(node) else _operator(x, node)
         except NotFollowed as error:
-            unlifted.append(Unlifted(node, str(error)))
+            unlifted.append(Unlifted(node, str(error), not isinstance(error, NoAttention)))
         else:
             if site is not None:
                 sites.append(site)
@@ -136,15 +147,22 @@ def _decomposed(x: Interpreter, node: ir.Node) -> Site | None:
     axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
     if axis not in (-1, len(shape) - 1):
         raise NotFollowed(f"its Softmax runs over axis {axis}, not over keys")
-    _values, guard = _value_product(node)
+    weights = follow_weights(x, node)
     axes, index = index_axes(x, shape)
     scores = follow(x, value, axes, index)
     if scores.sink is not None:
         axes, index = index_axes(x, (*shape[:-1], x.shape(scores.product.outputs[0])[-1]))
         scores = follow(x, value, axes, index)
+    if not scores.capped:
+        raise NotFollowed("its scores end in a tanh that is not multiplied by its bound")
+    if weights.dropped != (scores.sink is not None):
+        raise NotFollowed("its weights lose columns that are no sink's, or keep a sink's")
     heads = _heads(x, scores, axes)
     axes.past = heads.past
-    attend = t.both(*scores.attend)
+    parts: list[tuple[Term, ir.Value | None]] = [*zip(scores.attend, scores.masks, strict=True)]
+    mask = named_mask(x, parts, axes)
+    mask, parts = weights.masked(x, mask, parts, axes, index)
+    product = scores.product.outputs[0]
     return Site(
         node,
         "decomposed",
@@ -152,19 +170,22 @@ def _decomposed(x: Interpreter, node: ir.Node) -> Site | None:
         heads.keys,
         heads.size,
         scores.scale * heads.scale,
-        scores.softcap,
+        abs(scores.softcap),
         heads.cross,
-        mask_of(x, scores, axes, attend),
+        mask,
         _joined(scores.bias),
         None if scores.sink is None else scores.sink.name,
-        _empty_rows(scores, guard),
+        _empty_rows(scores, weights),
         tuple(sorted(axes.assumes)),
         axes,
-        attend,
+        t.both(*(term for term, _ in parts)),
         tuple(dict.fromkeys(scores.masks)),
         x,
         value,
-        tuple(dict.fromkeys((scores.product.outputs[0], *scores.bias, *([scores.sink] if scores.sink else [])))),
+        product,
+        scores.scale if scores.index == index else None,
+        weights.value,
+        tuple(dict.fromkeys((*scores.bias, *([scores.sink] if scores.sink else [])))),
     )
 
 
@@ -177,12 +198,16 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
     if found is None:
         return None
     # Reading the mask records what it assumes, so it comes first.
-    mask = found.mask()
+    mask = named_mask(x, found.attend, found.axes)
+    kv_heads = found.kv_heads
+    if found.key is not None and kv_heads == found.q_heads:
+        # Heads that were repeated before the operator are counted once.
+        kv_heads = _key_heads(_trace(x, *found.key).index, found.axes, found.q_heads)
     return Site(
         node,
         f"{node.domain or 'ai.onnx'}.{node.op_type}",
         found.q_heads,
-        found.kv_heads,
+        kv_heads,
         found.head_size,
         found.scale,
         found.softcap,
@@ -204,23 +229,8 @@ def _is_apart(node: ir.Node) -> bool:
     return query is not None and key is not None and _come_apart(query, key)
 
 
-def mask_of(x: Interpreter, scores: Scores, axes: Axes, attend: Term) -> Mask:
-    """Return the mask; what has no leaf is `Dense` of the value in the graph."""
-    try:
-        return to_mask(attend, axes)
-    except NotFollowed:
-        pass
-    mask = Full()
-    for part, value in zip(scores.attend, scores.masks, strict=True):
-        try:
-            mask = mask & to_mask(part, axes)
-        except NotFollowed:
-            mask = mask & Dense(str(value.name))
-    return mask
-
-
-def _empty_rows(scores: Scores, guard: str | None) -> str:
-    if guard == "rows" or (guard == "nan" and scores.fills and all(math.isinf(fill) for fill in scores.fills)):
+def _empty_rows(scores: Scores, weights: Weights) -> str:
+    if weights.rows_zeroed or (weights.nan_zeroed and scores.fills and all(math.isinf(fill) for fill in scores.fills)):
         return "zero"
     if any(math.isinf(fill) for fill in scores.fills):
         return "nan"
@@ -228,56 +238,6 @@ def _empty_rows(scores: Scores, guard: str | None) -> str:
         return "unknown"
     # A score vanishes beside the lowest number of its type, not beside -1e4.
     return "mean" if scores.replaced or all(fill < -1e30 for fill in scores.fills) else "unknown"
-
-
-# What stands between a Softmax and the product with the values.
-AFTER = (
-    "Cast",
-    "Dropout",
-    "Identity",
-    "Reshape",
-    "Transpose",
-    "Slice",
-    "Where",
-    "Mul",
-    "Unsqueeze",
-    "Squeeze",
-    "Expand",
-)
-
-
-def _value_product(node: ir.Node) -> tuple[ir.Value, str | None]:
-    """Return the values that the weights are multiplied with, and what makes rows zero on the way.
-
-    That is "nan" for rows that became NaN, "rows" for rows chosen by another condition, or None.
-
-    Raises
-    ------
-    NotFollowed
-        If the Softmax's result is multiplied by no values.
-    """
-    waiting: list[tuple[ir.Value, str | None]] = [(node.outputs[0], None)]
-    seen: set[ir.Value] = set()
-    while waiting:
-        value, guard = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        for user, place in value.uses():
-            if user.op_type in PRODUCTS and place < 2:
-                other = user.inputs[1 - place]
-                if other is not None and constant_of(other) is None:
-                    return other, guard
-            elif user.op_type in AFTER:
-                waiting.append((user.outputs[0], guard or _guard(user)))
-    raise NotFollowed("its Softmax's result is not multiplied by values: it is no attention")
-
-
-def _guard(node: ir.Node) -> str | None:
-    if node.op_type != "Where" or node.inputs[0] is None:
-        return None
-    condition = node.inputs[0].producer()
-    return "nan" if condition is not None and condition.op_type == "IsNaN" else "rows"
 
 
 @dataclass(frozen=True)

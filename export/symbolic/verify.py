@@ -1,13 +1,15 @@
 """Check a lifted mask by running the graph that it was lifted from.
 
-Of scores, the product of queries and keys is replaced by zeros, and so is every bias: what is left is the mask. An
-operator gets queries and keys of zero, so that it weighs the attended keys alike, and values that are the identity, so
-that its output is the weights. Both are run by onnx's reference evaluator at small co-prime lengths on masks of every
-pattern, and compared with the lifted mask's `dense`, entry by entry.
+Of scores, the product of queries and keys is replaced by small random numbers, and every bias by zeros: what else is
+in them must be the mask, and the weights must be the softmax of the attended scores alone. An operator gets queries and
+keys of zero, so that it weighs the attended keys alike, and values that are the identity, so that its output is the
+weights. Both are run by onnx's reference evaluator at small co-prime lengths on masks of every pattern, and compared
+with the lifted mask's `dense`, entry by entry.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,9 +25,11 @@ from .terms import Term
 __all__ = ["verify"]
 
 # Lengths of the first, second, ... symbol other than the batch; the second choice is longer than most windows of tests.
-LENGTHS = ((5, 7, 3, 2), (19, 23, 11, 2))
+LENGTHS = ((5, 7, 3, 2, 11, 13), (19, 23, 11, 2, 5, 7))
 BATCHES = (2, 3)
 LONGEST = 200
+# By the bytes of an element: of sums of weights, and of scores of a few units.
+TOLERANCES = {2: 2e-2, 4: 1e-4, 8: 1e-8}
 PATTERNS = ("ones", "zeros", "right", "left", "holes")
 
 
@@ -55,7 +59,7 @@ def _lengths(x: Interpreter, site: Site, cut: _Cut) -> Iterator[dict[str, int]]:
     window = max((abs(n) for n in site.mask.window if n > 0), default=0)
     for batch_size, sizes in zip(BATCHES, LENGTHS, strict=True):
         longer = 0 if batch_size == BATCHES[0] or window > LONGEST else window
-        rest = iter([n + longer for n in sizes])
+        rest = itertools.cycle([n + longer for n in sizes])
         yield {name: batch_size if name in batch else next(rest) for name in symbols}
 
 
@@ -86,31 +90,64 @@ class _Cut:
 
         self.x, self.site = x, site
         self.random = np.random.default_rng(7)
-        self.output, self.replaced = self._output(), self._replaced()
+        self.compared, self.replaced = self._compared(), self._replaced()
         # Tensors that the mask names and that the graph computes are read from the same run.
         read = [x.by_name[name] for name in site.mask.tensors if x.by_name[name].producer() is not None]
-        outputs = list(dict.fromkeys([self.output, *read]))
+        outputs = list(dict.fromkeys([*self.compared, *read]))
         self.inputs = _inputs_of(outputs, self.replaced)
         graph = ir.convenience.extract(x.graph, [*self.inputs, *self.replaced], outputs)
         graph.opset_imports.update(x.graph.opset_imports)
         self.evaluator = ReferenceEvaluator(ir.to_proto(ir.Model(graph, ir_version=10)))
         self.output_names = [str(value.name) for value in outputs]
 
-    def _output(self) -> ir.Value:
+    def _compared(self) -> list[ir.Value]:
+        """Return the values that are compared: scores and weights."""
         assert self.site.scores is not None
-        return self.site.scores
+        assert self.site.weights is not None
+        return [self.site.scores, self.site.weights]
 
     def _replaced(self) -> tuple[ir.Value, ...]:
-        return self.site.zeros
+        assert self.site.product is not None
+        return tuple(dict.fromkeys((self.site.product, *self.site.added)))
 
     def _fill(self, value: ir.Value, lengths: Mapping[str, int]) -> np.ndarray:
         """Return what a replaced value is given."""
         shape = [evaluate(n, lengths) for n in self.x.shape(value)]
-        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+        dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
+        return (self.random.standard_normal(shape) if value is self.site.product else np.zeros(shape)).astype(dtype)
 
-    def _attended(self, output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which keys the output says are attended, as [B, H, Q, K]."""
-        return output.reshape(*shape[:3], output.shape[-1])[..., : shape[3]] > LARGEST_FILL / 2
+    def _problem(
+        self, attend: np.ndarray, feeds: Mapping[str, np.ndarray], results: Mapping[str, Any]
+    ) -> tuple[str, np.ndarray] | None:
+        """Return what disagrees with the lifted site, and where."""
+        site = self.site
+        shape = attend.shape
+        scores, weights = (np.asarray(results[str(value.name)]) for value in self.compared)
+        tolerance = TOLERANCES.get(min(scores.dtype.itemsize, weights.dtype.itemsize), 1e-4)
+        scores = scores.reshape(*shape[:3], scores.shape[-1]).astype(np.float64)
+        weights = weights.reshape(shape).astype(np.float64)
+        inside = scores[..., : shape[3]]
+        kept = inside > LARGEST_FILL / 2
+        empty = ~attend.any(axis=-1, keepdims=True)
+        # A row that is set to zero after the Softmax has scores all the same.
+        differs = (attend != kept) & ~(empty & (weights == 0).all(axis=-1, keepdims=True))
+        if differs.any():
+            return "attends", differs
+        with np.errstate(all="ignore"):
+            if site.score_scale is not None and site.product is not None:
+                product = feeds[str(site.product.name)].reshape(shape).astype(np.float64) * site.score_scale
+                plain = np.tanh(product / site.softcap) * site.softcap if site.softcap else product
+                if (wrong := attend & ~(np.abs(inside - plain) <= tolerance * 4)).any():
+                    return "scales", wrong
+            everything = np.where(attend, inside, -np.inf)
+            if scores.shape[-1] > shape[3]:
+                everything = np.concatenate([everything, scores[..., shape[3] :]], axis=-1)
+            softmax = np.exp(everything - everything.max(axis=-1, keepdims=True))
+            softmax = (softmax / softmax.sum(axis=-1, keepdims=True))[..., : shape[3]]
+        if site.empty_rows == "zero":
+            softmax = np.where(empty, 0.0, softmax)
+        wrong = ~(np.abs(weights - softmax) <= tolerance) & ~(empty & (site.empty_rows != "zero"))
+        return ("weighs", wrong) if wrong.any() else None
 
     @property
     def symbols(self) -> list[str]:
@@ -134,13 +171,15 @@ class _Cut:
         shape = (evaluate(_length(axes.b), lengths), evaluate(_length(axes.h), lengths), q_len, k_len)
         lifted = mask.dense(q_len, k_len, past, **{name: _as_mask(name, feeds, results) for name in mask.tensors})
         lifted = np.broadcast_to(lifted, shape)
-        computed = self._attended(np.asarray(results[str(self.output.name)], np.float64), shape)
-        if (lifted == computed).all():
+        found = self._problem(lifted, feeds, results)
+        if found is None:
             return None
-        b, h, q, k = (int(i) for i in np.argwhere(lifted != computed)[0])
+        what, where = found
+        b, h, q, k = (int(i) for i in np.argwhere(where)[0])
+        what = "masks" if what == "attends" and not lifted[b, h, q, k] else what
         return (
-            f"`{mask}` {'attends' if lifted[b, h, q, k] else 'masks'} b={b}, h={h}, q={q}, k={k} at Q={q_len}, "
-            f"K={k_len} with {pattern} masks, and the graph does not"
+            f"`{mask}` {what} b={b}, h={h}, q={q}, k={k} at Q={q_len}, K={k_len} with {pattern} masks, "
+            f"and the graph does not{' so' if what in ('scales', 'weighs') else ''}"
         )
 
     def _draw(self, value: ir.Value, shape: Sequence[int], pattern: str) -> np.ndarray:
@@ -167,8 +206,8 @@ class _Operator(_Cut):
             raise NotFollowed(f"onnx's reference evaluator has no {site.form}")
         super().__init__(x, site)
 
-    def _output(self) -> ir.Value:
-        return self.site.node.outputs[0]
+    def _compared(self) -> list[ir.Value]:
+        return [self.site.node.outputs[0]]
 
     def _replaced(self) -> tuple[ir.Value, ...]:
         places = (0, 1, 2, 4, 5)
@@ -176,7 +215,7 @@ class _Operator(_Cut):
         return tuple(dict.fromkeys(value for value in values if value is not None))
 
     def _fill(self, value: ir.Value, lengths: Mapping[str, int]) -> np.ndarray:
-        filled = super()._fill(value, lengths)
+        filled = np.zeros_like(super()._fill(value, lengths))
         inputs, axes = self.site.node.inputs, self.site.axes
         is_past = len(inputs) > 5 and value is inputs[5]
         if value is not inputs[2] and not is_past:
@@ -191,11 +230,16 @@ class _Operator(_Cut):
         heads = self.site.node.attributes["kv_num_heads"].as_int()
         return np.broadcast_to(np.tile(rows, heads), (filled.shape[0], len(rows), heads * total)).copy()
 
-    def _attended(self, output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def _problem(
+        self, attend: np.ndarray, feeds: Mapping[str, np.ndarray], results: Mapping[str, Any]
+    ) -> tuple[str, np.ndarray] | None:
+        (value,) = self.compared
+        output, shape = np.asarray(results[str(value.name)], np.float64), attend.shape
         if output.ndim == 3:
             output = output.reshape(shape[0], shape[2], shape[1], -1).transpose(0, 2, 1, 3)
         # A bias weighs keys unlike, and a masked key has no weight at all.
-        return output > 0
+        differs = attend != (output > 0)
+        return ("attends", differs) if differs.any() else None
 
 
 def _pattern(shape: Sequence[int], pattern: str, random: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - names bfloat16 to numpy
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -192,6 +192,7 @@ def test_read_back(name: str, form: str) -> None:
     assert site.form == ("decomposed" if form == "expanded" else "ai.onnx.Attention")
     assert differences(case, site) == {}
     assert site.assumes == ()
+    assert site.verified, site.note
 
 
 def test_score(capsys: pytest.CaptureFixture[str]) -> None:
