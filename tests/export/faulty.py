@@ -70,17 +70,11 @@ class DropsMaskOfCausal(nn.Module):
         return attention(x, causal & keep)
 
 
-class CachesMask(nn.Module):
-    """The mask of the first call serves all later ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cache: list[Tensor] = []
+class IgnoresMask(nn.Module):
+    """The mask is read, and nothing comes of it; the module is as wrong as the file."""
 
     def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
-        if not self.cache:
-            self.cache.append(torch.tensor(0.5))
-        return attention(x, None) * self.cache[0] + 0 * attention_mask[..., None]
+        return attention(x, None) + 0 * attention_mask[..., None]
 
 
 class NeverReads(nn.Module):

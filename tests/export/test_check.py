@@ -76,7 +76,7 @@ FAULTS: list[tuple[type[nn.Module], dict[str, Any], list[str]]] = [
         {},
         [r"'attention_mask' has no effect in the exported file", r"Use the tensor in tensor operations on every path"],
     ),
-    (faulty.CachesMask, {}, [r"'attention_mask' has no effect, in the module neither", r"unused=\[...\]"]),
+    (faulty.IgnoresMask, {}, [r"'attention_mask' has no effect, in the module neither", r"unused=\[...\]"]),
     (faulty.NeverReads, {}, [r"'y' has no effect, in the module neither", r"Leave it out of example_inputs"]),
     (faulty.LosesWindow, {}, [r"at batch=2,seq=121 'output' is wrong by", r"holds for every size"]),
     (faulty.OtherValue, {}, [r"at the example 'output' is wrong by", r"the last node before it is 'node_mul' \(Mul\)"]),
