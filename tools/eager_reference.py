@@ -62,7 +62,7 @@ class EagerReference:
             self._eager(self.examples)
         except RefusedError as error:
             raise ToolError(f"the module fails on its own example: {error}") from error
-        except ValueError as error:
+        except ExportError as error:
             raise ToolError(
                 f"the candidate has {len(output_names)} outputs ({', '.join(output_names)}), the module "
                 "returns another number of tensors; is it the module that the file was made from?"

@@ -9,9 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..export import Exported
-from .tables import error_text, plain_table
-
-SHOWN = 3
+from .tables import error_text, not_run, plain_table
 
 
 def report_table(exported: Exported, path: Path) -> Table:
@@ -36,10 +34,7 @@ def report_table(exported: Exported, path: Path) -> Table:
         )
         for note in checked.notes:
             table.add_row("note", escape(note))
-        for name, why in checked.not_run[:SHOWN]:
-            table.add_row("[yellow]not run[/]", escape(f"{name}: {why}"))
-        if len(checked.not_run) > SHOWN:
-            table.add_row("", f"and {len(checked.not_run) - SHOWN} more; --json lists all")
+        not_run(table, checked.not_run)
     return table
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -21,3 +24,13 @@ def verdict(ok: bool) -> str:
 def error_text(error: float | None) -> str:
     """Return an error with two digits; a dash where nothing was compared."""
     return "-" if error is None else f"{error:.1e}" if error else "0"
+
+
+def not_run(table: Table, reasons: Iterable[tuple[str, str]]) -> None:
+    """Add what was not run to a table of two columns, names of the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons:
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        table.add_row("[yellow]not run[/]", escape(f"{names[0]}{more}: {why}"))

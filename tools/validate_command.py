@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..export.cases import SIZES
 from ..export.patterns import NAMES
 from ..runtime import Session
+from .errors import ToolError
 from .inputs import read_inputs
 from .screen import Screen
 from .validation import QUICK, validate
@@ -35,12 +38,19 @@ def validate_command(
         with screen.progress(f"Build {against}"):
             source = load(against)
         reference = source.module
-        if examples is None:
-            examples = source.example_inputs
-        else:
-            import torch
-
-            examples = {name: torch.from_numpy(array) for name, array in examples.items()}
+        examples = source.example_inputs if examples is None else _tensors(examples)
     # At small sizes some patterns are the same, and run once.
     with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
         return validate(session, reference, examples, quick=quick, device=device, on_case=lambda case: advance())
+
+
+def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    tensors = {}
+    for name, array in arrays.items():
+        try:
+            tensors[name] = torch.from_numpy(np.array(array, array.dtype.newbyteorder("=")))
+        except TypeError as error:
+            raise ToolError(f"input {name!r} is {array.dtype}, which PyTorch doesn't have") from error
+    return tensors

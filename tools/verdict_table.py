@@ -6,12 +6,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..export.patterns import NAMES
-from .tables import error_text, plain_table, verdict
+from .tables import error_text, not_run, plain_table, verdict
 from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
 
 SHOWN = 5
 CAPTION = "Largest differences. Empty rows have no key;\nthey and padding rows need only be finite."
-STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]", NOT_RUN: "[yellow]not run[/]"}
+STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]"}
 
 
 def verdict_table(result: Verdict) -> Table:
@@ -39,13 +39,11 @@ def findings_table(result: Verdict) -> Table:
         table.add_row(STYLED[FAILED], escape(str(case)))
     if len(failed) > len(shown):
         table.add_row("", f"and {len(failed) - len(shown)} more; --json lists all")
-    refused = [contract for contract in result.contracts if contract.name.startswith("parity/")]
     for contract in result.contracts:
-        if contract not in refused[1:]:
+        if contract.status != NOT_RUN:
             value = "" if contract.value is None else f" {contract.value:.2g}"
             table.add_row(STYLED[contract.status], escape(f"{contract.name}{value}{_after(': ', contract.why)}"))
-    if len(refused) > 1:
-        table.add_row("", f"and {len(refused) - 1} more that were not run; --json lists all")
+    not_run(table, ((c.name, c.why or "") for c in result.contracts if c.status == NOT_RUN))
     for dtype, (limit, why) in result.tolerances.items():
         table.add_row("[dim]limit[/]", f"[dim]{dtype}: {limit:.0e} of the largest value; {escape(why)}[/]")
     return table

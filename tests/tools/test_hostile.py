@@ -94,6 +94,12 @@ class Branches(nn.Module):
     def forward(self, input):
         return input if input.sum() > 0 else -input
 
+class Mean(nn.Module):
+    def forward(self, src, attention_mask):
+        keep = attention_mask[..., None].to(src.dtype)
+        return src + (src * keep).sum(1, keepdim=True) / keep.sum(1, keepdim=True).clamp(min=1)
+
+mean = lambda: (Mean(), {"src": X, "attention_mask": torch.ones(2, 3, dtype=torch.int64)}, None)
 print("noise")
 print("noise", file=sys.stderr)
 good = lambda: (Noisy(4, 4), {"input": X}, AXES)
@@ -141,6 +147,10 @@ ANSWERED = [
     (["run", "nan.onnx"], 1),
     ([*VALIDATE, "--against", "good.onnx"], 0),
     ([*VALIDATE, "--against", "good.onnx", "--inputs", "good.npz", "--device", "auto"], 0),
+    ([*VALIDATE, "--against", "specs.py:mean"], 0),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "swapped.npz"], 0),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "fortran.npz"], 0),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "width.npz"], 1),
     ([*VALIDATE, "--against", "dropped.onnx"], 1),
     ([*VALIDATE, "--against", "nan.onnx"], 1),
     ([*VALIDATE, "--against", "baked.onnx"], 1),
@@ -246,6 +256,10 @@ REFUSED = [
     ([*VALIDATE, "--against", "good.npz"], "'good.npz' names no model"),
     ([*VALIDATE, "--against", "specs.py:nothing"], "returned None"),
     ([*VALIDATE, "--against", "specs.py:raises"], "fails on its own example: RuntimeError: the module's own error"),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "strings.npz"], "input 'src' is <U1, which PyTorch"),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "dates.npz"], "input 'src' is datetime64"),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "wrong_name.npz"], "has sorce; forward takes src"),
+    ([*VALIDATE, "--against", "specs.py:mean", "--inputs", "missing.npz"], "example_inputs lacks attention_mask"),
     ([*VALIDATE, "--against", "good.onnx", "--inputs", "missing.npz"], "missing input attention_mask"),
     ([*VALIDATE, "--against", "good.onnx", "--inputs", "strings.npz"], "input 'src' is <U1"),
     ([*VALIDATE, "--against", "good.onnx", "--inputs", "rank.npz"], "it takes 3 dimensions"),

@@ -136,6 +136,11 @@ def test_a_size_that_the_reference_cannot_take_is_not_run_and_nothing_compared_i
     assert set(status(verdict).values()) == {"ok", "not run"}
     assert status(verdict)["parity/batch=3,seq=17,mask=left"] == "not run"
     assert "Nothing was compared" in conclusion(verdict, "a", "b")
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(findings_table(verdict))
+    told = " ".join(capture.get().split())
+    assert "not run parity/batch=1,seq=1,mask=ones and 1 more: the reference failed: ONNX Runtime failed on" in told
 
 
 def test_another_shape_is_a_failure() -> None:

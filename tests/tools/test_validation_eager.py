@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class Ignoring(nn.Module):
         return self.encoder(src, **used) + 0 * sum(mask[..., None] for mask in masks.values())
 
 
+@functools.cache
 def compared(candidate: Mask, reference: Mask) -> Verdict:
     """Validate the encoder with one mask, exported, against the encoder with another."""
     inputs = example(*reference.tensors)
