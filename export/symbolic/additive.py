@@ -117,7 +117,9 @@ def _by_ones_and_zeros(term: Term, axes: Axes) -> Term | None:
     masks = [
         atom
         for atom in t.atoms_of(term)
-        if atom.op == "load" and atom.kind in ("int", "float") and (axes.reads(atom, "bk") or axes.reads(atom, "bqk"))
+        if atom.op == "load"
+        and atom.kind in ("int", "float")
+        and any(axes.reads(atom, at) for at in ("bk", "b" + axes.query, "bqk"))
     ]
     if not masks or len(masks) > MOST_MASKS:
         return None

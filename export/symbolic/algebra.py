@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ...models.masks import (
     Adjacency,
     Affine,
@@ -111,12 +113,18 @@ def to_mask(term: Term, axes: Axes) -> Mask:
             return _zero(term.args[0], axes)
         case "at_most_zero":
             return _at_most_zero(term.args[0], axes)
+        case "nonzero" if term.args[0].op == "load":
+            return _loaded(term.args[0], axes)
+        case "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal":
+            return _float_relation(term, axes)
     raise NotFollowed(f"{term.op} is no comparison of positions or tensors")
 
 
 def _loaded(term: Term, axes: Axes) -> Mask:
     """Return a bool element (or an integer that is not 0) as a mask."""
     name, letters = term.args[0], axes.letters(term)
+    if term.kind == "float" and not any(axes.reads(term, at) for at in ("bk", "b" + axes.query, "bqk")):
+        raise NotFollowed(f"{name!r} is a float that is read at [{', '.join(letters)}], which no leaf does")
     if axes.reads(term, "bk"):
         return KeyPadding(name)
     if axes.reads(term, "b" + axes.query):
@@ -263,9 +271,24 @@ def _of_one_load(number: int, monomials: dict[Term, int], axes: Axes) -> Mask | 
     (load, c), *_ = monomials.items()
     if load.op != "load" or not (axes.reads(load, "bk") or axes.reads(load, "b" + axes.query)):
         return None
-    at_zero, at_one = number <= 0, number + c <= 0
-    axes.assumes.add((load.args[0], "binary"))
+    return _of_binary(load, number <= 0, number + c <= 0, axes)
+
+
+def _of_binary(load: Term, at_zero: bool, at_one: bool, axes: Axes) -> Mask:
+    """Return what is `at_zero` where an element is 0, and `at_one` where it is 1, taken for one of them."""
     if at_zero == at_one:
-        return Full() if at_zero else ~Full()
+        raise NotFollowed(f"{load.args[0]!r} is compared with a number that doesn't tell 0 from 1")
+    axes.assumes.add((load.args[0], "binary"))
     mask = _loaded(load, axes)
     return mask if at_one else ~mask
+
+
+def _float_relation(term: Term, axes: Axes) -> Mask:
+    """Return a comparison of one float mask element with a number, taken for 0 or 1."""
+    loads = [a for a in term.args if a.op == "load"]
+    if len(loads) != 1 or len(term.args) != 2 or not any(axes.reads(loads[0], at) for at in ("bk", "b" + axes.query)):
+        raise NotFollowed(f"{term.op} of numbers is no comparison of positions or masks")
+    at_zero, at_one = (t.substitute(term, {loads[0]: t.number(np.float32(value))}) is t.TRUE for value in (0, 1))
+    if not all(a is loads[0] or a.op == "number" for a in term.args):
+        raise NotFollowed(f"{term.op} of numbers is no comparison of positions or masks")
+    return _of_binary(loads[0], at_zero, at_one, axes)

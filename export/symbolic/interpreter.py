@@ -6,7 +6,10 @@ Nothing here knows who exported a graph.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,8 @@ Index = tuple[Term, ...]
 # Arrays of up to this many elements are looked up by a constant index.
 LARGEST_LOOKUP = 1 << 16
 DEEPEST = 400
+# Of Python's stack: what DEEPEST operators, and the terms in them, take.
+DEEPEST_STACK = 12_000
 
 
 class NotFollowed(Exception):
@@ -40,6 +45,8 @@ class Interpreter:
         self._shapes: dict[ir.Value, Index] = {}
         self._depth = 0
         self.by_name: dict[str, ir.Value] = {}
+        # Elements that are no scores of an attention, and why: looked for once.
+        self.no_scores: dict[tuple[ir.Value, Index], NotFollowed] = {}
         # Why a value was not looked into, where that was for more than the lack of a rule.
         self.reasons: dict[ir.Value, str] = {}
 
@@ -72,7 +79,7 @@ class Interpreter:
         if node is not None and (rule := rules.SHAPES.get(node.op_type)) is not None and is_standard(node):
             try:
                 return rule(self, node, value)
-            except NotFollowed:
+            except (NotFollowed, t.TooLarge):
                 pass
         if value.shape is None:
             raise NotFollowed(f"{describe(value)} has no known rank")
@@ -104,7 +111,7 @@ class Interpreter:
         if node is not None and is_standard(node):
             try:
                 found = rules.element(self, node, value, index)
-            except NotFollowed as error:
+            except (NotFollowed, t.TooLarge) as error:
                 found = None
                 self.reasons.setdefault(value, str(error))
             if found is not None:
@@ -175,6 +182,17 @@ class Interpreter:
         return fixed  # type: ignore[return-value]
 
 
+@contextlib.contextmanager
+def deep_stack() -> Iterator[None]:
+    """Let Python's stack grow to what a graph may take."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST_STACK))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
     """Return the tensor of an initializer or of a Constant, else None."""
     return ir.convenience.get_const_tensor(value)
@@ -232,27 +250,39 @@ def _pattern_of(value: ir.Value) -> tuple[tuple[int, ...], Any] | None:
             start = int(squeezed[0])
             return axes, lambda i: t.add(t.integer(start), t.mul(t.integer(step), i))
     if squeezed.ndim == 2:
-        return _band(squeezed, axes)
+        band = _band(squeezed)
+        return None if band is None else (axes, band)
     return None
 
 
-def _band(array: np.ndarray[Any, Any], axes: tuple[int, ...]) -> tuple[tuple[int, ...], Any] | None:
+def _band(array: np.ndarray[Any, Any]) -> Any:
     """Recognise two values, one where low <= column - row <= high: a triangle or a window, by its values alone."""
-    values = np.unique(array)
-    if len(values) != 2:
+    one = array[0, 0]
+    other = array.flat[int(np.argmax(array != one))]
+    if not ((array == one) | (array == other)).all():
         return None
-    indices: Any = np.indices(array.shape)
-    distance = indices[1] - indices[0]
-    for inside, outside in (values, values[::-1]):
-        covered = distance[array == inside]
-        low, high = int(covered.min()), int(covered.max())
-        if ((array == inside) == ((distance >= low) & (distance <= high))).all():
-            # A bound that the array's corner reaches is no bound: the rest of a longer array isn't there to say so.
-            least = low if low > -(array.shape[0] - 1) else None
-            most = high if high < array.shape[1] - 1 else None
-            one, other = (constant(np.asarray(v).astype(array.dtype)[()]) for v in (inside, outside))
-            return axes, functools.partial(_choose_in_band, least, most, one, other)
+    for inside, outside in ((one, other), (other, one)):
+        bounds = _bounds(array == inside)
+        if bounds is not None:
+            chosen = (constant(np.asarray(v).astype(array.dtype)[()]) for v in (inside, outside))
+            return functools.partial(_choose_in_band, *bounds, *chosen)
     return None
+
+
+def _bounds(inside: np.ndarray[Any, Any]) -> tuple[int | None, int | None] | None:
+    """Return the least and the largest column - row of the true entries, if they are all between; None is no bound."""
+    rows, columns = inside.shape
+    place, found = np.arange(rows), inside.any(axis=1)
+    first, last = inside.argmax(axis=1), columns - 1 - inside[:, ::-1].argmax(axis=1)
+    low, high = int((first - place)[found].min()), int((last - place)[found].max())
+    from_, to = np.maximum(place + low, 0), np.minimum(place + high, columns - 1)
+    if (found != (from_ <= to)).any():
+        return None
+    wrong = (first != from_) | (last != to) | (inside.sum(axis=1) != last - first + 1)
+    if wrong[found].any():
+        return None
+    # A bound that the array's corner reaches is no bound: the rest of a longer array isn't there to say so.
+    return (low if low > 1 - rows else None), (high if high < columns - 1 else None)
 
 
 def _choose_in_band(least: int | None, most: int | None, inside: Term, outside: Term, q: Term, k: Term) -> Term:

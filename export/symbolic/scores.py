@@ -136,9 +136,13 @@ def _at(x: Interpreter, value: ir.Value, index: Index) -> Index:
 
 
 def _is_score(x: Interpreter, value: ir.Value, axes: Axes, index: Index) -> Scores | NotFollowed:
+    index = _at(x, value, index)
+    if (value, index) in x.no_scores:
+        return x.no_scores[value, index]
     try:
-        return follow(x, value, axes, _at(x, value, index))
+        return follow(x, value, axes, index)
     except NotFollowed as error:
+        x.no_scores[value, index] = error
         return error
 
 

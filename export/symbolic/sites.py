@@ -12,7 +12,7 @@ from ...models.masks import Mask
 from . import operators, rules
 from . import terms as t
 from .algebra import Axes
-from .interpreter import Index, Interpreter, NotFollowed, constant_of, is_standard
+from .interpreter import Index, Interpreter, NotFollowed, constant_of, deep_stack, is_standard
 from .named import named_mask
 from .scores import MOVES, PRODUCTS, NoAttention, Scores, follow, source_of
 from .terms import Term
@@ -100,8 +100,11 @@ def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
     unlifted: list[Unlifted] = []
     for node in graph:
         try:
-            site = _decomposed(x, node) if _is_softmax(node) else _operator(x, node)
-        except NotFollowed as error:
+            with deep_stack():
+                site = _decomposed(x, node) if _is_softmax(node) else _operator(x, node)
+        except RecursionError:
+            unlifted.append(Unlifted(node, "what leads to it is nested too deeply"))
+        except (NotFollowed, t.TooLarge) as error:
             unlifted.append(Unlifted(node, str(error), not isinstance(error, NoAttention)))
         else:
             if site is not None:
@@ -263,8 +266,9 @@ def _heads(x: Interpreter, scores: Scores, axes: Axes) -> _Heads:
             a = (*batch, element, i)
     query_place, key_place = _trace(x, scores.query, a), _trace(x, scores.key, b)
     q, k = axes.q, axes.k
-    if k in query_place.index and q in key_place.index:
-        raise NotFollowed("its product is of keys and queries, transposed")
+    of_query, of_key = ({atom for i in place.index for atom in t.atoms_of(i)} for place in (query_place, key_place))
+    if k in of_query or q in of_key:
+        raise NotFollowed("one operand of its product varies with queries and keys, or both are swapped")
     queries = t.fixed(axes.h.args[2]) if axes.h.op == "symbol" else 0
     queries = None if queries is None else queries + 1
     past = _past(x, key_place, axes)

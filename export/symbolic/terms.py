@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 __all__ = [
@@ -55,6 +56,9 @@ __all__ = [
     "to_int",
 ]
 
+# Terms are walked by recursion, as trees.
+DEEPEST = 100
+LARGEST = 10_000
 # Trees of choices between constants are multiplied out up to this many leaves.
 MOST_CHOICES = 64
 
@@ -67,19 +71,63 @@ class Term:
     float  number (numpy scalar), cast (int), load, choose, and operators by their ONNX names
     """
 
-    __slots__ = ("__weakref__", "args", "kind", "op", "serial")
+    __slots__ = ("__weakref__", "args", "choices", "depth", "kind", "leaves", "op", "serial", "size")
+    depth: int
+    size: int
+    choices: int
+    leaves: int
 
     def __init__(self, kind: str, op: str, args: tuple[Any, ...], serial: int) -> None:
         self.kind, self.op, self.args, self.serial = kind, op, args, serial
+        parts = list(_parts_of(op, args))
+        self.depth = 1 + max((part.depth for part in parts), default=0)
+        # As a tree, in which what is shared counts each time: so that a walk over it ends soon.
+        self.size = 1 + sum(part.size for part in parts)
+        if self.depth > DEEPEST or self.size > LARGEST:
+            raise TooLarge(f"a term is nested more than {DEEPEST} deep, or has more than {LARGEST} parts")
+        # How many terms without a choice it can be.
+        if op in ("choose", "abs", "min", "max"):
+            self.choices = max(2, sum(part.choices for part in args[op == "choose" :]))
+        else:
+            self.choices = min(LARGEST, math.prod(part.choices for part in parts)) if op == "poly" else 1
+        # The constants of a tree of choices, 0 if anything else is in it.
+        self.leaves = int(op in ("true", "false", "number") or (op == "poly" and not args[1]))
+        if op == "choose" and args[1].leaves and args[2].leaves:
+            self.leaves = args[1].leaves + args[2].leaves
 
     def __repr__(self) -> str:
-        if self.op == "poly":
-            number, monomials = self.args
-            parts = ["*".join([*([str(c)] if c != 1 else []), *map(repr, atoms)]) for atoms, c in monomials]
-            return f"({' + '.join(parts + ([str(number)] if number or not parts else []))})"
+        return self._text(4)
+
+    def _text(self, depth: int) -> str:
+        """Return the term as text without what is deeper: shared parts would be written again and again."""
         if self.op in ("symbol", "number"):
             return str(self.args[0])
-        return f"{self.op}({', '.join(map(repr, self.args))})" if self.args else self.op
+        if not depth:
+            return "..."
+        if self.op == "poly":
+            number, monomials = self.args
+            parts = [
+                "*".join([*([str(c)] if c != 1 else []), *(atom._text(depth - 1) for atom in atoms)])
+                for atoms, c in monomials[:6]
+            ] + ["..."] * (len(monomials) > 6)
+            return f"({' + '.join(parts + ([str(number)] if number or not parts else []))})"
+        shown = [a._text(depth - 1) if isinstance(a, Term) else str(a) for a in self.args[:6]]
+        return f"{self.op}({', '.join(shown)})" if self.args else self.op
+
+
+class TooLarge(ValueError):
+    """A term that would be too large to work with."""
+
+
+def _parts_of(op: str, args: tuple[Any, ...]) -> Iterator[Term]:
+    """Yield the terms directly inside a term."""
+    if op == "poly":
+        for atoms, _ in args[1]:
+            yield from atoms
+    elif op == "load":
+        yield from args[1]
+    elif op != "symbol":
+        yield from (argument for argument in args if isinstance(argument, Term))
 
 
 _INTERNED: weakref.WeakValueDictionary[Any, Term] = weakref.WeakValueDictionary()
@@ -294,6 +342,8 @@ def most(a: Term, b: Term) -> Term:
 
 def _split(poly: Term) -> tuple[Term, int, Term] | None:
     """Return (atom, coefficient, rest) for an atom that a comparison is resolved by."""
+    if poly.choices > MOST_CHOICES:
+        return None
     number, monomials = _parts(poly)
     for atoms, c in monomials.items():
         if len(atoms) == 1 and atoms[0].op in ("choose", "abs", "min", "max"):
@@ -432,11 +482,13 @@ def _float_relation(relation: str, a: Term, b: Term) -> Term:
             return choose(condition, *(_float_relation(relation, *pair) for pair in pairs))
     if a.op == "number" and b.op == "number":
         return TRUE if _NUMPY_RELATIONS[relation](a.args[0], b.args[0]) else FALSE
-    if a.op == "cast" and b.op == "cast":
+    if a.op == "cast" and b.op == "cast" and _exact(a) and _exact(b):
         return holds(relation, a.args[0], b.args[0])
     for one, other, mirrored in ((a, b, relation), (b, a, _MIRRORED[relation])):
         if one.op == "cast" and other.op == "number" and np.isfinite(other.args[0]):
             value = float(other.args[0])
+            if abs(value) + 1 > _largest_integer(one):
+                continue
             # An integer against a number with a fraction: the neighbouring integer decides.
             if value == int(value):
                 return holds(mirrored, one.args[0], integer(int(value)))
@@ -445,6 +497,16 @@ def _float_relation(relation: str, a: Term, b: Term) -> Term:
             below = int(np.floor(value))
             return holds("LessOrEqual" if mirrored.startswith("Less") else "Greater", one.args[0], integer(below))
     return _make("bool", relation, a, b)
+
+
+def _largest_integer(cast: Term) -> int:
+    """Return the number up to which a float type holds every integer."""
+    return 2 ** (ml_dtypes.finfo(np.dtype(cast.args[1])).nmant + 1)
+
+
+def _exact(cast: Term) -> bool:
+    """Return whether no position or token is rounded by a cast, as they are in half types."""
+    return _largest_integer(cast) >= 2**24
 
 
 _MIRRORED = {
@@ -480,14 +542,7 @@ def choose(condition: Term, a: Term, b: Term) -> Term:
 
 def is_choice(term: Term) -> bool:
     """Return whether a term is a constant or a tree of choices between constants."""
-    return 0 < _leaves(term) <= MOST_CHOICES
-
-
-def _leaves(term: Term) -> int:
-    if term.op == "choose":
-        one, other = _leaves(term.args[1]), _leaves(term.args[2])
-        return one + other if one and other else 0
-    return int(is_constant(term))
+    return 0 < term.leaves <= MOST_CHOICES
 
 
 def number(value: Any) -> Term:
@@ -531,13 +586,37 @@ def apply(op: str, *operands: Term) -> Term:
         with np.errstate(all="ignore"):
             result = np.asarray(_NUMPY[op](*values))
         return number(result.astype(values[0].dtype)[()])
-    leaves = [_leaves(operand) for operand in operands]
+    if (whole := _on_integers(op, operands)) is not None:
+        return whole
+    leaves = [operand.leaves for operand in operands]
     if op in _NUMPY and all(leaves) and math.prod(leaves) <= MOST_CHOICES:
         place, chosen = next((i, o) for i, o in enumerate(operands) if o.op == "choose")
         condition, a, b = chosen.args
         one, two = ((*operands[:place], x, *operands[place + 1 :]) for x in (a, b))
         return choose(condition, apply(op, *one), apply(op, *two))
     return _make("float", op, *operands)
+
+
+_INTEGER: dict[str, Callable[..., Term]] = {"Add": add, "Sub": sub, "Mul": mul, "Neg": neg, "Abs": absolute}
+
+
+def _on_integers(op: str, operands: tuple[Term, ...]) -> Term | None:
+    """Return an operator of positions that are held as floats as that of the positions, else None."""
+    casts = [operand for operand in operands if operand.op == "cast" and _exact(operand)]
+    if op not in _INTEGER or not casts:
+        return None
+    whole = [_as_integer(operand) for operand in operands]
+    if any(operand is None for operand in whole):
+        return None
+    return to_float(_INTEGER[op](*whole), casts[0].args[1])
+
+
+def _as_integer(a: Term) -> Term | None:
+    if a.op == "cast" and _exact(a):
+        return a.args[0]
+    if a.op == "number" and abs(a.args[0]) < 2**24 and a.args[0] == int(a.args[0]):
+        return integer(int(a.args[0]))
+    return None
 
 
 def to_float(a: Term, dtype: Any) -> Term:
@@ -571,7 +650,7 @@ def to_int(a: Term) -> Term:
     match a.op:
         case "number" if np.isfinite(a.args[0]):
             return integer(int(a.args[0]))
-        case "cast":
+        case "cast" if _exact(a):
             return a.args[0]
         case "choose":
             return choose(a.args[0], to_int(a.args[1]), to_int(a.args[2]))
@@ -588,12 +667,7 @@ def atoms_of(term: Term) -> Iterator[Term]:
             continue
         seen.add(current)
         yield current
-        if current.op == "poly":
-            waiting += [atom for atoms, _ in current.args[1] for atom in atoms]
-        elif current.op == "load":
-            waiting += current.args[1]
-        elif current.op != "symbol":
-            waiting += [argument for argument in current.args if isinstance(argument, Term)]
+        waiting += _parts_of(current.op, current.args)
 
 
 def substitute(term: Term, values: dict[Term, Term]) -> Term:
