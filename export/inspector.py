@@ -51,6 +51,8 @@ class SiteReport:
         Pairs of a tensor and a check under which the mask is exact.
     verified : bool
         Whether the mask's subgraph was run and agreed; else `note` says why not.
+    mask_nodes : tuple of (str, str)
+        Names and operators of the nodes that compute the mask, in the graph's order.
     """
 
     name: str
@@ -69,6 +71,7 @@ class SiteReport:
     assumes: tuple[tuple[str, str], ...]
     verified: bool
     note: str | None = None
+    mask_nodes: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the site as in `maskport inspect --json`."""
@@ -96,10 +99,11 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class UnliftedReport:
-    """What looked like attention and was not understood, and why."""
+    """What looked like attention and was not understood, and why; `attention` is false for what is none."""
 
     node: str
     reason: str
+    attention: bool = True
 
 
 @dataclass(frozen=True)
@@ -165,17 +169,19 @@ def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, 
     sites, unlifted = find_sites(loaded.graph)
     names = _names(sites)
     reports: list[SiteReport] = []
-    reasons = [UnliftedReport(str(u.node.name), u.reason) for u in unlifted]
+    reasons = [UnliftedReport(str(u.node.name), u.reason, u.attention) for u in unlifted]
+    places = {node: place for place, node in enumerate(loaded.graph)}
     for site in sites:
         note = verify(site.interpreter, site) if check else "not run"
         if note is not None and not note.startswith("not run"):
             reasons.append(UnliftedReport(str(site.node.name), f"the mask read from it is wrong: {note}"))
             continue
-        reports.append(_report(site, names[site.node], note))
+        nodes = sorted(_mask_nodes(site), key=places.__getitem__)
+        reports.append(_report(site, names[site.node], note, nodes))
     return Report(name, tuple(reports), tuple(reasons))
 
 
-def _report(site: Site, name: str, note: str | None) -> SiteReport:
+def _report(site: Site, name: str, note: str | None, nodes: list[ir.Node]) -> SiteReport:
     return SiteReport(
         name,
         str(site.node.name),
@@ -193,7 +199,20 @@ def _report(site: Site, name: str, note: str | None) -> SiteReport:
         site.assumes,
         note is None,
         note,
+        tuple((str(node.name), node.op_type) for node in nodes),
     )
+
+
+def _mask_nodes(site: Site) -> set[ir.Node]:
+    """Return the nodes that compute the values which mask."""
+    found: set[ir.Node] = set()
+    waiting = list(site.mask_values)
+    while waiting:
+        node = waiting.pop().producer()
+        if node is not None and node not in found:
+            found.add(node)
+            waiting += [value for value in node.inputs if value is not None]
+    return found
 
 
 def describe_mask(mask: Mask) -> dict[str, Any]:
@@ -237,9 +256,32 @@ def _load(model: Any) -> tuple[ir.Model, str]:
         what = "a folder" if path.is_dir() else "no file"
         raise InspectError(f"{path} is {what}; give the path of an ONNX file")
     try:
-        return ir.load(path), path.name
+        loaded = ir.load(path)
     except Exception as error:
         raise InspectError(f"{path} is no ONNX model: {_first_line(error)}") from error
+    if not (loaded.graph.inputs or loaded.graph.outputs or len(loaded.graph)):
+        raise InspectError(f"{path} is no ONNX model: it has no graph")
+    _check_external_data(path, loaded)
+    return loaded, path.name
+
+
+def _check_external_data(path: Path, model: ir.Model) -> None:
+    """Refuse data that isn't there, or that lies outside the model's folder."""
+    folder = path.absolute().parent.resolve()
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            data = (folder / tensor.location).resolve()
+            if not data.is_relative_to(folder):
+                raise InspectError(
+                    f"{path} has external data outside its folder, which is refused: {value.name!r} is in "
+                    f"{str(tensor.location)!r}; put the data beside the model"
+                )
+            if not data.is_file():
+                raise InspectError(
+                    f"{path} misses its external data: {value.name!r} is in {str(tensor.location)!r}, which isn't "
+                    "there; keep the model and its data in one folder"
+                )
 
 
 def _first_line(error: Exception) -> str:

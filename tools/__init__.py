@@ -3,6 +3,9 @@
 cli, commands, screen          the commands, how each runs, what it shows
 spec, builtin                  SPEC: how a module is named, and the built-in ones
 validation, verdict            a candidate against a reference, and what was found
+inspect, reading               the attention of a file: table, page and JSON
+mask_diff, diff                what the attention of two files differs in
+picture, mask_sample           pictures of masks and of differences, and the sizes and tensors they are drawn at
 inputs, files                  what a command reads, draws and writes
 run, export_report, tables     results as tables that fit 80 columns
 demo                           two models exported, validated and put to work
@@ -10,23 +13,21 @@ demo                           two models exported, validated and put to work
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .mask_diff import Diff, diff
     from .validation import validate
     from .verdict import Verdict
 
-__all__ = ["Verdict", "validate"]
+__all__ = ["Diff", "Verdict", "diff", "validate"]
+
+_FILES = {"Diff": "mask_diff", "diff": "mask_diff", "Verdict": "verdict", "validate": "validation"}
 
 
 def __getattr__(name: str) -> object:
     # Lazy, so that the help of the command line doesn't wait for numpy and ONNX Runtime.
-    if name == "validate":
-        from .validation import validate
-
-        return validate
-    if name == "Verdict":
-        from .verdict import Verdict
-
-        return Verdict
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_FILES[name]}", __name__), name)

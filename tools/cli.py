@@ -111,6 +111,35 @@ def export(
 
 
 @app.command(cls=Command)
+def inspect(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
+    page: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
+    check: Annotated[bool, typer.Option(" /--no-check", help="Read masks without running their graphs.")] = True,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Find every attention of a model, and read its mask back; exit code 1 if one is not understood."""
+    from .inspect_command import inspect_command
+
+    return inspect_command(context.obj, model, page, check, as_json)
+
+
+@app.command(cls=Command)
+def diff(
+    context: typer.Context,
+    old: Annotated[Path, typer.Argument(metavar="OLD.onnx", help="A model.", show_default=False)],
+    new: Annotated[Path, typer.Argument(metavar="NEW.onnx", help="Another.", show_default=False)],
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Compare what the masks of two models mean; exit code 1 if any attention is not the same."""
+    from .diff_command import diff_command
+
+    return diff_command(context.obj, old, new, as_json)
+
+
+@app.command(cls=Command)
 def validate(
     context: typer.Context,
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="An .onnx file.", show_default=False)],
