@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from .checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
+from .cases.layout import Layout
+from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
 from .errors import ExportError
 from .files import prepare, save
 from .io_metadata import IO_KEY, describe_io
-from .layout import Layout
 from .repairs import repair
-from .traces import module_packages, shorten_traces, strip_all_traces
+from .tracing.traces import module_packages, shorten_traces, strip_all_traces
 
 if TYPE_CHECKING:
     import torch
@@ -153,8 +153,8 @@ def export(
     ... )
     """
     try:
-        from .check import check as check_against
-        from .pad_safe import unknown_pad_safety
+        from .check.check import check as check_against
+        from .check.pad_safe import unknown_pad_safety
         from .traced import trace
     except ModuleNotFoundError as error:
         raise ExportError("export needs PyTorch; pip install 'maskport[torch]'") from error

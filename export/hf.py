@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..models.masks import Causal, KeyPadding
 from .errors import ExportError
-from .quiet import collected
+from .tracing.quiet import collected
 
 if TYPE_CHECKING:
     import torch

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from .arrays import to_numpy
-from .backend import load
-from .capture import Captured, capture
-from .eager import Eager
+from .cases.layout import Layout
+from .check.arrays import to_numpy
+from .check.backend import load
+from .check.eager import Eager
+from .check.subject import Subject
 from .errors import ExportError
-from .example_inputs import name_inputs
 from .io_metadata import masks_of
-from .layout import Layout
-from .module_state import in_dtype
-from .subject import Subject
+from .tracing.capture import Captured, capture
+from .tracing.example_inputs import name_inputs
+from .tracing.module_state import in_dtype
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)

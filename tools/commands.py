@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..export.errors import ExportError
-from ..export.quiet import collected
+from ..export.tracing.quiet import collected
 from ..runtime.errors import MaskportError
 from .screen import Screen
 

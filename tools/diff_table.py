@@ -38,11 +38,8 @@ def print_diff(screen: Screen, found: Diff) -> None:
         screen.out.print()
     for what, style, lone in (("removed", "bold red", found.removed), ("added", "bold green", found.added)):
         for alone in lone:
-            screen.out.print(
-                Text(f"{what} ", style)
-                + Text(f"{shown(alone.name)}  ")
-                + Text(shown(str(alone.mask), LONGEST_MASK), "cyan")
-            )
+            mask = Text(shown(str(alone.mask), LONGEST_MASK), "cyan")
+            screen.out.print(Text(f"{what} ", style) + Text(f"{shown(alone.name)}  ") + mask)
     if found.removed or found.added:
         screen.out.print()
     screen.out.print(conclusion(found))

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..export.arrays import to_numpy
-from ..export.eager import Eager, RefusedError
+from ..export.check.arrays import to_numpy
+from ..export.check.eager import Eager, RefusedError
+from ..export.check.lengths import windows_of
 from ..export.errors import ExportError
-from ..export.example_inputs import name_inputs
 from ..export.io_metadata import masks_of
-from ..export.lengths import windows_of
+from ..export.tracing.example_inputs import name_inputs
 from .errors import Refused, ToolError
 
 

@@ -15,7 +15,7 @@ from .errors import ToolError
 from .model_layout import layout_of
 
 if TYPE_CHECKING:
-    from ..export.layout import Input
+    from ..export.cases.layout import Input
     from ..runtime import Session
 
 SIZES = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..export.cases.layout import Label, Layout
 from ..export.errors import ExportError
 from ..export.io_metadata import IO_KEY, KNOWN, PADS
-from ..export.layout import Label, Layout
 from ..runtime import Session
 from .errors import ToolError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..export.cases import SIZES
-from ..export.patterns import NAMES
+from ..export.cases.draw import SIZES
+from ..export.cases.patterns import NAMES
 from ..runtime import Session
 from .errors import ToolError
 from .inputs import read_inputs

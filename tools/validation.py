@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.cases import SIZES, Case, Size, draw_cases, is_float
-from ..export.layout import Layout
-from ..export.parity import differences, tolerance_of
-from ..export.patterns import NAMES
-from ..export.rows import VALID
+from ..export.cases.draw import SIZES, Case, Size, draw_cases, is_float
+from ..export.cases.layout import Layout
+from ..export.cases.parity import differences, tolerance_of
+from ..export.cases.patterns import NAMES
+from ..export.cases.rows import VALID
 from ..models.masks import Mask
 from ..runtime import MaskportError, ModelError, Session
 from .errors import Refused, ToolError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from ..export.patterns import NAMES
+from ..export.cases.patterns import NAMES
 from .tables import error_text, not_run, plain_table, verdict
 from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
 

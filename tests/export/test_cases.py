@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from maskport.export.cases import SIZES, Size, dense_mask, draw_case, draw_cases, lengthened, sizes_of
-from maskport.export.layout import Layout, Sum
-from maskport.export.patterns import NAMES
+from maskport.export.cases.draw import SIZES, Size, dense_mask, draw_case, draw_cases, lengthened, sizes_of
+from maskport.export.cases.layout import Layout, Sum
+from maskport.export.cases.patterns import NAMES
 
 LAYOUT = Layout.from_io(
     {

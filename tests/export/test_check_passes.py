@@ -10,7 +10,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
-from maskport.export import Exported, ExportError, export, reference
+from maskport.export import Exported, ExportError, export
+from maskport.export.check import reference
 from maskport.models import Decoder, DecoderLayer, Encoder, EncoderLayer, MaskedMultiHeadAttention
 from maskport.models.masks import Adjacency, Causal, Dense, KeyPadding, Mask, Prefix, Segments, Window
 from torch import Tensor, nn

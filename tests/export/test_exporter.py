@@ -15,8 +15,8 @@ import onnx
 import pytest
 import torch
 from maskport.export import Exported, ExportError, export, files
-from maskport.export.module_state import evaluation
-from maskport.export.traces import TRACE_KEY
+from maskport.export.tracing.module_state import evaluation
+from maskport.export.tracing.traces import TRACE_KEY
 from maskport.models.masks import Causal, KeyPadding, Segments
 from maskport.runtime import Session
 from torch import nn

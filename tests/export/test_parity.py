@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from maskport.export.cases import Case
-from maskport.export.layout import Layout
-from maskport.export.parity import TOLERANCES, Difference, differences, worst_valid
-from maskport.export.rows import rows_of
+from maskport.export.cases.draw import Case
+from maskport.export.cases.layout import Layout
+from maskport.export.cases.parity import TOLERANCES, Difference, differences, worst_valid
+from maskport.export.cases.rows import rows_of
 from maskport.models.masks import Causal, KeyPadding, Mask
 
 IO = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from maskport.export.patterns import NAMES, padding_patterns
+from maskport.export.cases.patterns import NAMES, padding_patterns
 
 
 @pytest.fixture(params=range(5))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from maskport.export import export
-from maskport.export.traces import TRACE_KEY, last_frame, module_packages, shorten_trace
+from maskport.export.tracing.traces import TRACE_KEY, last_frame, module_packages, shorten_trace
 from torch import nn
 
 SITE = Path(sysconfig.get_path("purelib")).resolve()

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
+from maskport.export.cases.patterns import padding_patterns
 from maskport.export.hf import Loaded
-from maskport.export.patterns import padding_patterns
 
 from .models import ZooModel
 

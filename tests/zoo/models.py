@@ -14,7 +14,7 @@ import transformers
 from filelock import FileLock
 from maskport.export import export
 from maskport.export.hf import Loaded, load
-from maskport.export.quiet import collected
+from maskport.export.tracing.quiet import collected
 
 from .configs import ARCHITECTURES
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.export.graph_signature import ConstantArgument
 from torch.utils import _pytree as pytree
 
-from .errors import ExportError
+from ..errors import ExportError
 from .example_inputs import check_dynamic_shapes
 from .failures import explain
 from .module_state import evaluation, forward_of, no_fast_path

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from torch import nn
 
+from ..cases.draw import Case
+from ..cases.parity import differences
+from ..cases.rows import VALID, Rows
+from ..errors import ExportError
 from . import messages
-from .cases import Case
 from .checked import Checked
 from .eager import RefusedError
-from .errors import ExportError
 from .messages import joined
-from .parity import differences
-from .rows import VALID, Rows
 from .subject import Subject
 
 

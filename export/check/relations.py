@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .cases import Size, sizes_of
+from ..cases.draw import Size, sizes_of
+from ..cases.layout import Layout, Sum
 from .eager import RefusedError
-from .layout import Layout, Sum
 from .subject import Subject
 
 # Unlike in every axis, so that an accidental equality doesn't pass for a rule.

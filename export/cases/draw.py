@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..models.masks import Mask
+from ...models.masks import Mask
 from .layout import Input, Label, Layout
 from .patterns import NAMES, padding_patterns
 from .rows import Rows, rows_of

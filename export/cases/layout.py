@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .errors import ExportError
-from .io_metadata import IO_KEY, IO_VERSION
+from ..errors import ExportError
+from ..io_metadata import IO_KEY, IO_VERSION
 
 Label = int | str | None
 

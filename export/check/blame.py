@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from ..tracing.traces import TRACE_KEY, last_frame
 from .backend import load
-from .traces import TRACE_KEY, last_frame
 
 NODE_NAME = re.compile(r"Name:\s?'([^']*)'")
 # A constant of more numbers than a tensor has axes is data, not a shape.

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from ..cases.draw import Case
+from ..cases.rows import VALID
+from ..errors import ExportError
 from . import messages
 from .backend import BackendError
-from .cases import Case
 from .checked import Checked
 from .eager import RefusedError
-from .errors import ExportError
 from .messages import joined
 from .perturb import changes
-from .rows import VALID
 from .subject import Subject
 
 Outputs = Mapping[str, np.ndarray]

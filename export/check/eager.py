@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from ..errors import ExportError
+from ..tracing.module_state import evaluation, no_fast_path
+from ..tracing.quiet import collected
 from .arrays import to_numpy, to_torch
-from .errors import ExportError
-from .module_state import evaluation, no_fast_path
-from .quiet import collected
 
 
 class RefusedError(Exception):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..models.masks import Mask
-from .cases import Case, dense_mask, draw_case, is_float
-from .layout import Layout
-from .patterns import NAMES
-from .rows import rows_of
+from ...models.masks import Mask
+from ..cases.draw import Case, dense_mask, draw_case, is_float
+from ..cases.layout import Layout
+from ..cases.patterns import NAMES
+from ..cases.rows import rows_of
 
 
 def changes(

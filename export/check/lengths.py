@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import nn
 
-from ..models.mask_leaves import leaves_of
-from ..models.masks import Mask
-from .cases import SIZES, Size, sizes_of
-from .layout import Label
+from ...models.mask_leaves import leaves_of
+from ...models.masks import Mask
+from ..cases.draw import SIZES, Size, sizes_of
+from ..cases.layout import Label
 from .subject import Subject
 
 # Attributes of modules and of transformers' configurations that hold a window.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TRACE_KEY = "pkg.torch.onnx.stack_trace"
 FRAME = re.compile(r' *File "(?P<path>[^"]*)", line (?P<line>\d+), in (?P<name>.*)(?P<code>(?:\n(?! *File ").*)*)\n?')
-OWN = Path(__file__).resolve().parent
+OWN = Path(__file__).resolve().parents[1]
 # The standard library's folder may hold the others.
 LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
 
@@ -70,7 +70,7 @@ def last_frame(trace: str) -> str:
 
 def _is_kept(path: Path, packages: Collection[str]) -> bool:
     """Whether a frame is the module's own: not of this package, and of no installed one but `packages`."""
-    if path.parent == OWN:
+    if path.is_relative_to(OWN):
         return False
     library = next((root for root in LIBRARIES if path.is_relative_to(root)), None) if path.is_absolute() else None
     return library is None or path.relative_to(library).parts[0] in packages

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cases import Case, is_float
+from .draw import Case, is_float
 from .layout import Layout
 from .rows import KINDS, VALID
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..models.masks import Causal, KeyPadding
+from ...models.masks import Causal, KeyPadding
+from ..cases.draw import Case, lengthened
+from ..cases.parity import tolerance_of
+from ..cases.rows import VALID
 from .backend import BackendError
-from .cases import Case, lengthened
 from .checked import METADATA_VERSION
-from .parity import tolerance_of
-from .rows import VALID
 from .subject import Subject
 
 SIDES = ("right", "left")

@@ -16,7 +16,7 @@ from torch import nn
 
 from .traces import module_packages
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib"))
 
 
@@ -158,7 +158,7 @@ def _is_users(filename: str, packages: Collection[str] = ()) -> bool:
     path = Path(filename)
     roots = [root for root in LIBRARIES if path.is_relative_to(root)]
     in_packages = any(path.relative_to(root).parts[0] in packages for root in roots)
-    return path.is_file() and path.parent != PACKAGE and (not roots or in_packages)
+    return path.is_file() and not path.is_relative_to(PACKAGE) and (not roots or in_packages)
 
 
 def _write(text: str) -> str:

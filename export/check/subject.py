@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 from torch import nn
 
-from ..models.masks import Mask
+from ...models.masks import Mask
+from ..cases.draw import Case, draw_case
+from ..cases.layout import Label, Layout
 from .backend import Backend
-from .cases import Case, draw_case
 from .eager import Eager
-from .layout import Label, Layout
 
 
 @dataclass(frozen=True)

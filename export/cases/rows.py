@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.masks import Mask, Window
+from ...models.masks import Mask, Window
 from .layout import Label, Layout
 
 VALID, PADDING, EMPTY = "valid", "padding", "empty"

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..cases.draw import Case
+from ..cases.parity import Difference, differences
+from ..cases.rows import VALID
+from ..errors import ExportError
 from . import messages
 from .backend import BackendError, load
 from .blame import at, baker, first_nan, infinite_constants, named_in
-from .cases import Case
 from .eager import RefusedError
-from .errors import ExportError
 from .messages import joined
-from .parity import Difference, differences
-from .rows import VALID
 from .subject import Subject
 
 Outputs = Mapping[str, np.ndarray]

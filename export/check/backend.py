@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from .errors import ExportError
-from .files import is_large, save
+from ..errors import ExportError
+from ..files import is_large, save
 
 Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from ..cases.draw import SIZES, Case, Size, draw_cases, sizes_of
+from ..cases.parity import Difference, tolerance_of, worst_valid
+from ..cases.patterns import NAMES
+from ..cases.rows import VALID, rows_of
+from ..errors import ExportError
 from .backend import BackendError
 from .batch import check_batch
-from .cases import SIZES, Case, Size, draw_cases, sizes_of
 from .checked import Checked, CheckedCase
 from .compare_case import compare_case
 from .eager import RefusedError
 from .effects import check_effects
-from .errors import ExportError
 from .lengths import extra_sizes
 from .messages import joined
 from .pad_safe import pad_safety, unknown_pad_safety
-from .parity import Difference, tolerance_of, worst_valid
-from .patterns import NAMES
 from .relations import related
-from .rows import VALID, rows_of
 from .subject import Subject
 
 # Where the effect of an input is looked for: long enough that the middle of a row can be hidden.
