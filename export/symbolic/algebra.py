@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +80,13 @@ class Axes:
         letters = self.letters(load)
         return letters == axes or (axes.startswith("b") and letters == "1" + axes[1:])
 
+    def broadcasts(self, shape: Sequence[Term]) -> bool:
+        """Return whether a shape broadcasts to [B, H, Q, K]."""
+        lengths = (*(t.length(index) for index in (self.b, self.h)), self.q_len, self.k_len)
+        return len(shape) <= 4 and all(
+            t.fixed(n) == 1 or n is length for n, length in zip(shape, lengths[4 - len(shape) :], strict=True)
+        )
+
     @property
     def query(self) -> str:
         """The letter of a query's position."""
@@ -132,7 +139,7 @@ def _loaded(term: Term, axes: Axes) -> Mask:
     if axes.reads(term, "bqk"):
         return Adjacency(name)
     aligned = all(letter in ("1", expected) for letter, expected in zip(letters[::-1], "kqhb", strict=False))
-    if term.kind == "bool" and aligned and len(letters) <= 4:
+    if term.kind == "bool" and aligned and axes.broadcasts(axes.shape_of(name)):
         return Dense(name)
     raise NotFollowed(f"{name!r} is read at [{', '.join(letters)}], which no leaf does")
 
@@ -217,9 +224,12 @@ def _zero(poly: Term, axes: Axes) -> Mask:
     if len(divided) == 2 and len(monomials) == 2 and number == 0:
         return _chunked(divided, axes)
     q, k = monomials.pop(axes.q, 0), monomials.pop(axes.k, 0)
+    rest = t.sub(poly, t.add(t.mul(t.integer(q), axes.q), t.mul(t.integer(k), axes.k)))
     if abs(k) == 1 and q == -k:
-        rest = t.sub(poly, t.add(t.mul(t.integer(q), axes.q), t.mul(t.integer(k), axes.k)))
         return Window(0, 0, _offset(t.neg(rest) if k > 0 else rest, axes))
+    if abs(k) == 1 and q == 0:
+        place = _row_argument(t.neg(rest) if k > 0 else rest, axes)
+        return Prefix(place + 1) & ~Prefix(place)
     raise NotFollowed(f"{poly} == 0 compares no query with a key")
 
 

@@ -69,20 +69,11 @@ def _holds(x: Interpreter, value: ir.Value, axes: Axes) -> Term | None:
         return None
     try:
         shape = x.shape(value)
-        if len(shape) > 4 or not _broadcasts(shape, axes):
+        if not axes.broadcasts(shape):
             return None
         return x.term(value, rules.broadcast_index(shape, (axes.b, axes.h, axes.q, axes.k)))
     except NotFollowed:
         return None
-
-
-def _broadcasts(shape: Sequence[Term], axes: Axes) -> bool:
-    lengths = (*(_length(index) for index in (axes.b, axes.h)), axes.q_len, axes.k_len)
-    return all(t.fixed(n) == 1 or n is length for n, length in zip(shape, lengths[4 - len(shape) :], strict=True))
-
-
-def _length(index: Term) -> Term:
-    return t.ONE if index.op != "symbol" or index.args[2] is None else t.add(index.args[2], t.ONE)
 
 
 def _ancestors(value: ir.Value) -> Iterator[ir.Value]:

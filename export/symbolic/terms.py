@@ -41,6 +41,7 @@ __all__ = [
     "is_choice",
     "is_constant",
     "least",
+    "length",
     "load",
     "most",
     "mul",
@@ -186,6 +187,11 @@ def is_constant(term: Term) -> bool:
 def symbol(name: str, low: Term | None = None, high: Term | None = None) -> Term:
     """Return an unknown integer, from `low` to `high` where they are given."""
     return _make("int", "symbol", name, low, high)
+
+
+def length(index: Term) -> Term:
+    """Return the length of an axis from the bound of its index."""
+    return ONE if index.op != "symbol" or index.args[2] is None else add(index.args[2], ONE)
 
 
 def load(kind: str, name: str, index: tuple[Term, ...]) -> Term:

@@ -64,7 +64,7 @@ def verify(x: Interpreter, site: Site) -> str | None:
 
 def _lengths(x: Interpreter, site: Site, cut: _Cut) -> Iterator[dict[str, int]]:
     symbols = cut.symbols
-    batch = {a.args[0] for a in t.atoms_of(_length(site.axes.b)) if a.op == "symbol"}
+    batch = {a.args[0] for a in t.atoms_of(t.length(site.axes.b)) if a.op == "symbol"}
     window = max((abs(n) for n in site.mask.window if n > 0), default=0)
     for batch_size, sizes in zip(BATCHES, LENGTHS, strict=True):
         longer = 0 if batch_size == BATCHES[0] or window > LONGEST else window
@@ -72,11 +72,6 @@ def _lengths(x: Interpreter, site: Site, cut: _Cut) -> Iterator[dict[str, int]]:
         yield {name: batch_size if name in batch else next(rest) for name in symbols}
         if not symbols:
             return
-
-
-def _length(index: Term) -> Term:
-    """Return the length of an axis from the bound of its index."""
-    return t.ONE if index.op != "symbol" or index.args[2] is None else t.add(index.args[2], t.ONE)
 
 
 def evaluate(term: Term, values: Mapping[str, int]) -> int:
@@ -103,7 +98,11 @@ class _Cut:
         self.random = np.random.default_rng(7)
         self.compared, self.replaced = self._compared(), self._replaced()
         # Tensors that the mask names and that the graph computes are read from the same run.
-        read = [x.by_name[name] for name in site.mask.tensors if x.by_name[name].producer() is not None]
+        read = [
+            x.by_name[name]
+            for name in site.mask.tensors
+            if constant_of(x.by_name[name]) is None and x.by_name[name].producer() is not None
+        ]
         outputs = list(dict.fromkeys([*self.compared, *read]))
         self.inputs, self.computed = _computed(outputs, self.replaced)
         graph = ir.convenience.extract(x.graph, [*self.inputs, *self.replaced], outputs)
@@ -197,8 +196,13 @@ class _Cut:
         axes, mask = self.site.axes, self.site.mask
         q_len, k_len = evaluate(axes.q_len, lengths), evaluate(axes.k_len, lengths)
         past = 0 if axes.past is None else evaluate(axes.past, lengths)
-        shape = (evaluate(_length(axes.b), lengths), evaluate(_length(axes.h), lengths), q_len, k_len)
-        lifted = mask.dense(q_len, k_len, past, **{name: _as_mask(name, feeds, results) for name in mask.tensors})
+        shape = (evaluate(t.length(axes.b), lengths), evaluate(t.length(axes.h), lengths), q_len, k_len)
+        named = dict(zip("bhqkp", (*shape, k_len), strict=True))
+        tensors = {
+            name: _as_mask(self._array(name, feeds, results), [named[axis] for axis in spec.dims])
+            for name, spec in mask.tensors.items()
+        }
+        lifted = mask.dense(q_len, k_len, past, **tensors)
         lifted = np.broadcast_to(lifted, shape)
         found = self._problem(lifted, feeds, results)
         if found is None:
@@ -210,6 +214,12 @@ class _Cut:
             f"`{mask}` {what} b={b}, h={h}, q={q}, k={k} at Q={q_len}, K={k_len} with {pattern} masks, "
             f"and the graph does not{' so' if what in ('scales', 'weighs') else ''}"
         )
+
+    def _array(self, name: str, feeds: Mapping[str, np.ndarray], results: Mapping[str, Any]) -> np.ndarray:
+        if name in feeds:
+            return feeds[name]
+        constant = constant_of(self.x.by_name[name])
+        return np.asarray(results[name] if constant is None else constant.numpy())
 
     def _draw(self, value: ir.Value, shape: Sequence[int], pattern: str) -> np.ndarray:
         dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.int64)
@@ -285,8 +295,13 @@ def _pattern(shape: Sequence[int], pattern: str, random: np.random.Generator) ->
     return np.asarray(drawn[pattern])
 
 
-def _as_mask(name: str, feeds: Mapping[str, np.ndarray], results: Mapping[str, Any]) -> np.ndarray:
-    array = np.asarray(feeds[name] if name in feeds else results[name])
+def _as_mask(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return a mask's tensor at the lengths of a case: of a longer one what comes first."""
+    for axis, n in zip(range(-1, -1 - array.ndim, -1), reversed(shape), strict=False):
+        if array.shape[axis] > n:
+            array = array.take(range(n), axis)
+        elif array.shape[axis] not in (1, n):
+            raise NotFollowed(f"a mask of shape {array.shape} is shorter than {list(shape)}")
     return array != 0 if array.dtype.kind == "f" else array
 
 
