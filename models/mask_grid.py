@@ -119,19 +119,21 @@ class _Chosen(_Grid):
     def __init__(
         self, q: np.ndarray, k: np.ndarray, q_len: int, k_len: int, past: int, tensors: Mapping[str, Any]
     ) -> None:
-        super().__init__(np, None, q_len, k_len, past, tensors)
+        # Without the grid's own indices, which may not fit in memory.
+        self.tensors, self.q_len, self.k_len, self.past = tensors, q_len, k_len, past
         self.index = {"q": q, "k": k, "p": q + past}
         self.q, self.k = q[None, None, :, None], k[None, None, None, :]
         self.p = self.q + past
+        self.true = np.ones((1, 1, 1, 1), np.bool)
 
     def load(self, name: str, axes: str) -> Any:
         tensor = self.tensors[name]
         if axes == "bhqk":
             tensor = tensor[(None,) * (4 - tensor.ndim)]
         for place, axis in enumerate(axes):
-            # A broadcast axis has one element, whatever the index.
+            # A broadcast axis has one element, whatever the index. `take` would copy a broadcast tensor as a whole.
             if axis in self.index and tensor.shape[place] != 1:
-                tensor = tensor.take(self.index[axis], place)
+                tensor = tensor[(*[slice(None)] * place, self.index[axis])]
         return tensor[tuple(slice(None) if axis in axes.replace("p", "q") else None for axis in "bhqk")]
 
 

@@ -12,6 +12,8 @@ from ..models.masks import Mask
 
 CELLS = 8
 MOST_CELLS = 16
+# Larger windows are taken for none: the tensors of a sample must stay small, whatever a graph says.
+FARTHEST = 2**20
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,16 @@ def sample(*masks: Mask, cross: bool = False) -> Sample:
     """
     leaves = [leaf for mask in masks for leaf in mask.leaves]
     # A window of 5 neighbours ends at the sixth key.
-    farthest = max((side for leaf in leaves for side in leaf.window), default=0) + 1
+    sides = [side + 1 for leaf in leaves for side in leaf.window]
+    farthest = max((side for side in sides if side <= FARTHEST), default=0)
     step = 1 if farthest + 3 <= MOST_CELLS else -(-farthest // (CELLS // 2))
     keys = max(CELLS, farthest + 3) if step == 1 else CELLS
     queries = keys - keys // 4 if cross or any(map(_is_aligned_to_lengths, leaves)) else keys
     tensors: dict[str, np.ndarray] = {}
     free: list[str] = []
     caption = [f"every {ordinal(step)} position of {keys * step}"] if step > 1 else []
+    if max(sides, default=0) > FARTHEST:
+        caption.append(f"bounds beyond {FARTHEST} are not drawn")
     specs = {name: spec for mask in masks for name, spec in mask.tensors.items()}
     for spec in specs.values():
         if spec.rank > 2:
@@ -124,7 +129,7 @@ def fill(sample: Sample, masks: Iterable[Mask], values: dict[str, np.ndarray]) -
         given = {name: sample.tensors[name] for name in mask.tensors if name in sample.tensors}
         for name, spec in mask.tensors.items():
             if name in values:
-                value = np.broadcast_to(values[name], shape)
-                given[name] = value[None] if spec.rank == 4 else value.astype(np.int64)
+                value = values[name].astype(bool if spec.rank == 4 else np.int64)
+                given[name] = np.broadcast_to(value, (1, *shape) if spec.rank == 4 else shape)
         filled.append(given)
     return filled

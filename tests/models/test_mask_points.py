@@ -29,11 +29,11 @@ def test_chosen_points_are_those_of_the_grid(mask: Mask, q_len: int, more: int, 
 
 
 def test_lengths_may_be_larger_than_any_grid() -> None:
-    positions = [0, 2**30 - 2, 2**30 - 1, 2**30]
-    chosen = Window(2**30 - 1, 0).at(positions, positions, 2**31, 2**31)
+    positions = [0, 2**60 - 2, 2**60 - 1, 2**60]
+    chosen = Window(2**60 - 1, 0).at(positions, positions, 2**61, 2**61)
     assert chosen[0, 0].astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
-    tensors = {"d": np.zeros((1, 1, 1, 9), bool)}
-    assert not Dense("d").at([0, 99], [0, 8], 100, 9, **tensors).any()
+    broadcast = np.broadcast_to(True, (1, 1, 2**30, 2**30))
+    assert Dense("d").at([0, 2**30 - 1], [5], 2**30, 2**30, d=broadcast).all()
 
 
 def test_what_is_given_to_chosen_points_is_checked() -> None:
