@@ -9,13 +9,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .errors import ExportError
+    from .errors import CheckFailed, ExportError
     from .exporter import Exported, export
     from .inspector import InspectError, Report, inspect
 
-__all__ = ["ExportError", "Exported", "InspectError", "Report", "export", "inspect"]
+__all__ = ["CheckFailed", "ExportError", "Exported", "InspectError", "Report", "export", "inspect"]
 
 _FILES = {
+    "CheckFailed": "errors",
     "ExportError": "errors",
     "Exported": "exporter",
     "export": "exporter",

@@ -1,7 +1,11 @@
-"""The error of the exporter."""
+"""The errors of the exporter."""
 
 from __future__ import annotations
 
 
 class ExportError(RuntimeError):
     """The module can't be exported as asked. The message says what was given and what to do."""
+
+
+class CheckFailed(ExportError):
+    """The module was exported, and the file doesn't do what the module does: nothing was written."""

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from .cases.layout import Layout
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
-from .errors import ExportError
+from .errors import CheckFailed, ExportError
 from .files import prepare, save
 from .io_metadata import IO_KEY, describe_io
 from .repairs import repair
@@ -140,8 +140,10 @@ def export(
     ------
     ExportError
         If PyTorch or ONNX Runtime is not installed, a name or an example size doesn't fit, the module can't be
-        traced, the path can't be written, or the file doesn't do what the module does: a dimension is baked in, an
-        input has no effect, a value, rank or element type differs, NaN appears, rows of a batch read each other.
+        traced, or the path can't be written.
+    CheckFailed
+        If the file doesn't do what the module does: a dimension is baked in, an input has no effect, a value, rank or
+        element type differs, NaN appears, rows of a batch read each other.
 
     Examples
     --------
@@ -169,9 +171,11 @@ def export(
         io = describe_io(model.graph, module, roles or {}, pads)
         checked = None
         if check:
-            checked, pad_safe = check_against(
-                traced.subject(Layout.from_io(io)), traced.captured.bounds, unused, mixes_rows
-            )
+            subject = traced.subject(Layout.from_io(io))
+            try:
+                checked, pad_safe = check_against(subject, traced.captured.bounds, unused, mixes_rows)
+            except ExportError as error:
+                raise CheckFailed(str(error)) from error
         else:
             pad_safe = unknown_pad_safety("not checked")
     if strip_traces:

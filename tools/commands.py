@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..export.errors import ExportError
+from ..export.errors import CheckFailed, ExportError
 from ..export.tracing.quiet import collected
 from ..runtime.errors import MaskportError
 from .screen import Screen
@@ -45,7 +45,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The group of commands: what any of them raises becomes a line on standard error and exit code 2."""
+    """The group of commands: what any of them raises becomes a line on standard error and exit code 2 (or 1)."""
 
     # It never returns, and has one mode alone.
     def main(  # type: ignore[override]
@@ -80,4 +80,5 @@ def _tell(screen: Screen, error: Exception) -> int:
     if screen.verbose:
         screen.show_messages()
         screen.show_traceback(error)
-    return 2
+    # A file that is not the module was made and found wrong; anything else could not be run.
+    return 1 if isinstance(error, CheckFailed) else 2

@@ -145,3 +145,26 @@ def test_expected_errors_are_messages(
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert capsys.readouterr().err == f"maskport: {error}\n"
+
+
+FAULTY = """
+import torch
+
+class DropsItsMask(torch.nn.Module):
+    def forward(self, x, attention_mask):
+        return x * 2
+
+def build():
+    axes = {0: "batch", 1: "seq"}
+    inputs = {"x": torch.randn(2, 5, 4), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
+    return DropsItsMask(), inputs, {"x": axes, "attention_mask": axes}
+"""
+
+
+def test_a_file_that_is_not_the_module_is_a_finding(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    done = invoke(cli.app, ["export", f"{tmp_path}/faulty.py:build", "-o", str(tmp_path / "m.onnx")])
+    assert done.exit_code == 1
+    assert "'attention_mask' has no effect" in done.stderr
+    assert not (tmp_path / "m.onnx").exists()
