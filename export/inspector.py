@@ -211,7 +211,9 @@ def _mask_nodes(site: Site) -> set[ir.Node]:
         node = waiting.pop().producer()
         if node is not None and node not in found:
             found.add(node)
-            waiting += [value for value in node.inputs if value is not None]
+            # A shape is all that comes of what is before it.
+            if node.op_type not in ("Shape", "Size"):
+                waiting += [value for value in node.inputs if value is not None]
     return found
 
 

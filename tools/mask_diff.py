@@ -188,10 +188,22 @@ def _masks(old: SiteReport, new: SiteReport) -> MaskChange | None:
     try:
         if a == b:
             return None
+        if _is_large(a, b):
+            return MaskChange(a, b, None, _renamed(a, b), "a bound is too far for tensors that show the difference")
         witness = None if old.cross or new.cross else a.witness(b, self_attention=True)
         return MaskChange(a, b, witness or a.witness(b), _renamed(a, b))
     except ValueError as error:
         return MaskChange(a, b, None, {}, str(error))
+
+
+# Lengths of a witness, and of one with a tensor of all pairs, that may have to be held in memory.
+FARTHEST, FARTHEST_OF_PAIRS = 2**20, 2**13
+
+
+def _is_large(*masks: Mask) -> bool:
+    farthest = max((side for mask in masks for leaf in mask.leaves for side in leaf.window), default=0)
+    rank = max((spec.rank for mask in masks for spec in mask.tensors.values()), default=0)
+    return rank > 0 and farthest > (FARTHEST if rank <= 2 else FARTHEST_OF_PAIRS)
 
 
 MOST_RENAMED = 3

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..models.masks import Mask
+from .shown import shown
 
 CELLS = 8
 MOST_CELLS = 16
@@ -75,7 +76,7 @@ def sample(*masks: Mask, cross: bool = False) -> Sample:
             continue
         if spec.rank == 1:
             tensors[spec.name] = np.array([keys * 5 // 8, keys * 3 // 8]) * step
-            caption.append(f"{spec.name} is {' and '.join(map(str, tensors[spec.name]))}")
+            caption.append(f"{shown(spec.name)} is {' and '.join(map(str, tensors[spec.name]))}")
             continue
         count = queries if spec.dims == "bq" else keys
         pads = [_pad(leaf) for leaf in leaves if _kind(leaf) in _PADDING and spec.name in leaf.tensors]
@@ -84,12 +85,12 @@ def sample(*masks: Mask, cross: bool = False) -> Sample:
         if any(_kind(leaf) == "segments" and spec.name in leaf.tensors for leaf in leaves):
             for row, cuts in enumerate(((3, 6), (2, 5))):
                 cells[row] = np.array(values)[np.searchsorted([keys * cut // 8 for cut in cuts], range(count), "right")]
-            caption.append(f"{spec.name} has 3 segments")
+            caption.append(f"{shown(spec.name)} has 3 segments")
         if pads:
             # Masks that read two paddings are told apart by how much of each there is.
             padded = max(1, count // 4) + sum(other in tensors for other in specs)
             cells[0, count - padded :] = cells[1, :padded] = pads[0]
-            caption.append(f"{spec.name} pads {padded * step} on the right (b=0) or left (b=1)")
+            caption.append(f"{shown(spec.name)} pads {padded * step} on the right (b=0) or left (b=1)")
         tensors[spec.name] = np.repeat(cells, step, axis=1)
     positions = np.arange(keys) * step
     return Sample(

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..models.masks import Mask, Witness
 from .mask_sample import CELLS, Sample, fill, sample
+from .shown import shown
 
 __all__ = ["MARKS", "Picture", "difference", "legend", "picture", "text"]
 
@@ -106,7 +107,7 @@ def _differ(old: Mask, new: Mask, at: Sample) -> Picture:
         mask.at(at.q, at.k, at.q_len, at.k_len, 0, **tensors)
         for mask, tensors in zip(masks, fill(at, masks, values), strict=True)
     )
-    drawn = tuple(f"{name} is drawn at random" for name in at.free)
+    drawn = tuple(f"{shown(name)} is drawn at random" for name in at.free)
     return _picture(_cells(before, after), at.q, at.k, (*at.caption, *drawn))
 
 
