@@ -11,7 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 import pytest
+
+from .tools.attention_graphs import attention
 
 FOLDERS = ("models", "export", "runtime", "tools")
 # What a folder may import of the others. "models.mask" stands for models/masks.py and its numpy-only siblings.
@@ -92,6 +95,7 @@ def test_the_arrows_of_relative_and_absolute_imports_are_seen(tmp_path: Path) ->
         ("from maskport.export import Exported, export", ("torch", "onnxruntime")),
         ("from maskport.export import ExportError", ("torch", "onnx_ir")),
         ("import maskport.tools.validation", ("torch", "transformers")),
+        ("from maskport.export import inspect; from maskport.tools import diff", ("torch", "onnxruntime")),
     ],
 )
 def test_imports_need_no_more_than_they_must(code: str, without: tuple[str, ...]) -> None:
@@ -101,6 +105,27 @@ def test_imports_need_no_more_than_they_must(code: str, without: tuple[str, ...]
 def test_export_without_torch_says_what_to_install() -> None:
     code = "from maskport.export import export, ExportError\ntry: export(None, {})\nexcept ExportError as e: print(e)"
     assert "pip install 'maskport[torch]'" in python(code, without=("torch",))
+
+
+@pytest.mark.parametrize("command", ["inspect m.onnx --html m.html", "inspect m.onnx --json", "diff m.onnx m.onnx"])
+def test_the_graph_commands_need_neither_torch_nor_onnx_runtime(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(attention(3), "m.onnx")
+    code = f"import sys\nfrom maskport.tools.cli import main\nsys.argv = ['maskport', *{command.split()!r}]\nmain()"
+    assert "attention" in python(code, without=("torch", "onnxruntime", "transformers"))
+
+
+def test_a_graph_command_without_its_packages_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"a model")
+    code = f"""
+from pathlib import Path
+from maskport.tools.errors import ToolError
+from maskport.tools.reading import read_attention
+try: read_attention(Path({str(tmp_path / "m.onnx")!r}))
+except ToolError as error: print(error)"""
+    assert "pip install 'maskport[graph]'" in python(code, without=("onnx_ir",))
 
 
 def test_the_blocker_blocks() -> None:

@@ -47,7 +47,7 @@ class Sample:
     caption: tuple[str, ...]
 
 
-def sample(*masks: Mask, cross: bool = False) -> Sample:
+def sample(*masks: Mask, cross: bool = False, reach: int | None = None) -> Sample:
     """Choose lengths and tensors at which what a mask says can be seen.
 
     Parameters
@@ -56,18 +56,20 @@ def sample(*masks: Mask, cross: bool = False) -> Sample:
         All are drawn at the same lengths and on the same tensors.
     cross : bool
         Whether there are fewer queries than keys.
+    reach : int, optional
+        Number of keys that must be drawn at least, whatever the windows are; that of the widest unless given.
     """
     leaves = [leaf for mask in masks for leaf in mask.leaves]
-    # A window of 5 neighbours ends at the sixth key.
     sides = [side + 1 for leaf in leaves for side in leaf.window]
-    farthest = max((side for side in sides if side <= FARTHEST), default=0)
+    # A window of 5 neighbours ends at the sixth key.
+    farthest = max((side for side in sides if side <= FARTHEST), default=0) if reach is None else reach
     step = 1 if farthest + 3 <= MOST_CELLS else -(-farthest // (CELLS // 2))
     keys = max(CELLS, farthest + 3) if step == 1 else CELLS
     queries = keys - keys // 4 if cross or any(map(_is_aligned_to_lengths, leaves)) else keys
     tensors: dict[str, np.ndarray] = {}
     free: list[str] = []
     caption = [f"every {ordinal(step)} position of {keys * step}"] if step > 1 else []
-    if max(sides, default=0) > FARTHEST:
+    if reach is None and max(sides, default=0) > FARTHEST:
         caption.append(f"bounds beyond {FARTHEST} are not drawn")
     specs = {name: spec for mask in masks for name, spec in mask.tensors.items()}
     for spec in specs.values():

@@ -68,7 +68,7 @@ def picture(mask: Mask, *, cross: bool = False) -> Picture:
 
 def difference(old: Mask, new: Mask, witness: Witness, *, cross: bool = False) -> Picture:
     """Draw what two masks differ in: at sample lengths if that shows it, else around the witness."""
-    at = sample(old, new, cross=cross)
+    at = sample(old, new, cross=cross, reach=witness.sizes.k_len - 1)
     if at.step == 1:
         drawn = _differ(old, new, at)
         if _shows(drawn):
