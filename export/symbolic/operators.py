@@ -167,6 +167,9 @@ def _masked(x: Interpreter, attention: Attention, mask: ir.Value, index: Index) 
         return
     added = split_added(term, attention.axes)
     attention.attend += [(attend, mask) for attend in added.attend]
+    if any(math.isfinite(fill) for fill in added.fills):
+        # By the specification such a row is weighed alike; ONNX Runtime makes it zero.
+        attention.empty_rows = "unknown"
     attention.bias += [origin(x, term, mask) for term in added.bias]
 
 

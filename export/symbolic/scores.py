@@ -42,7 +42,7 @@ class Scores:
     attend : list of Term
         Booleans that all must hold.
     masks, bias : list of ir.Value
-        The values that mask, and that are added.
+        The values that mask, and that are added; `rows`, those that are the same for all keys: they change nothing.
     fills : list of float
         What masked scores get; `replaced` whether a fill takes the score's place.
     sink : ir.Value or None
@@ -59,6 +59,7 @@ class Scores:
     attend: list[Term] = field(default_factory=list)
     masks: list[ir.Value] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
+    rows: list[ir.Value] = field(default_factory=list)
     fills: list[float] = field(default_factory=list)
     replaced: bool = False
     sink: ir.Value | None = None
@@ -172,7 +173,10 @@ def _add(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     scores.attend += added.attend
     scores.fills += added.fills
     scores.masks += [other] * len(added.attend)
-    scores.bias += [origin(x, term, other) for term in added.bias]
+    if axes.k in set(t.atoms_of(term)):
+        scores.bias += [origin(x, term, other) for term in added.bias]
+    elif added.bias:
+        scores.rows.append(other)
     return scores
 
 
@@ -274,6 +278,8 @@ def _concat(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     if t.fixed(x.shape(sink)[-1]) != 1 or isinstance(_is_score(x, sink, axes, index), Scores):
         raise NotFollowed(f"{describe(node.outputs[0])} joins scores of several products")
     scores.sink = sink
+    # What all keys share makes a difference beside a sink that doesn't.
+    scores.bias += scores.rows
     return scores
 
 

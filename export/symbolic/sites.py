@@ -124,6 +124,8 @@ def index_axes(x: Interpreter, shape: Index) -> tuple[Axes, Index]:
     NotFollowed
         If the rank is another.
     """
+    if len(shape) < 3:
+        raise NoAttention(f"its scores have rank {len(shape)}: it is no attention")
     if len(shape) not in (3, 4):
         raise NotFollowed(f"scores of rank {len(shape)}")
     if len(shape) == 4:
@@ -150,8 +152,8 @@ def _decomposed(x: Interpreter, node: ir.Node) -> Site | None:
     axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
     if axis not in (-1, len(shape) - 1):
         raise NotFollowed(f"its Softmax runs over axis {axis}, not over keys")
-    weights = follow_weights(x, node)
     axes, index = index_axes(x, shape)
+    weights = follow_weights(x, node)
     scores = follow(x, value, axes, index)
     if scores.sink is not None:
         axes, index = index_axes(x, (*shape[:-1], x.shape(scores.product.outputs[0])[-1]))
@@ -188,7 +190,7 @@ def _decomposed(x: Interpreter, node: ir.Node) -> Site | None:
         product,
         scores.scale if scores.index == index else None,
         weights.value,
-        tuple(dict.fromkeys((*scores.bias, *([scores.sink] if scores.sink else [])))),
+        tuple(dict.fromkeys((*scores.bias, *scores.rows, *([scores.sink] if scores.sink else [])))),
     )
 
 
@@ -235,10 +237,13 @@ def _is_apart(node: ir.Node) -> bool:
 def _empty_rows(scores: Scores, weights: Weights) -> str:
     if weights.rows_zeroed or (weights.nan_zeroed and scores.fills and all(math.isinf(fill) for fill in scores.fills)):
         return "zero"
-    if any(math.isinf(fill) for fill in scores.fills):
-        return "nan"
     if not scores.fills:
         return "unknown"
+    if scores.sink is not None:
+        # A sink takes all the weight.
+        return "zero" if all(fill < -1e30 for fill in scores.fills) else "unknown"
+    if any(math.isinf(fill) for fill in scores.fills):
+        return "nan"
     # A score vanishes beside the lowest number of its type, not beside -1e4.
     return "mean" if scores.replaced or all(fill < -1e30 for fill in scores.fills) else "unknown"
 

@@ -278,6 +278,8 @@ class _Operator(_Cut):
             output = output.reshape(shape[0], shape[2], shape[1], -1).transpose(0, 2, 1, 3)
         # A bias weighs keys unlike, and a masked key has no weight at all.
         differs = attend != (output > 0)
+        if self.site.empty_rows != "zero":
+            differs &= attend.any(axis=-1, keepdims=True)
         return ("attends", differs) if differs.any() else None
 
 
