@@ -233,6 +233,9 @@ class _Cut:
         drawn = _pattern(shape, pattern, self.random)
         if dtype.kind == "b" or any(name == value.name for name, _ in self.site.assumes):
             return drawn.astype(dtype)
+        if spec is None:
+            # Read for its shape at most, perhaps through an embedding: any table has two rows.
+            return drawn.astype(dtype)
         # Where ones and zeros are not taken for granted, other numbers must do as well.
         return np.where(drawn, self.random.integers(1, 4, shape), 0).astype(dtype)
 
