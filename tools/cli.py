@@ -115,14 +115,14 @@ def inspect(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
     page: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
-    check: Annotated[bool, typer.Option(" /--no-check", help="Read masks without running their graphs.")] = True,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Read masks without running their graphs.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Find every attention of a model, and read its mask back; exit code 1 if one is not understood."""
     from .inspect_command import inspect_command
 
-    return inspect_command(context.obj, model, page, check, as_json)
+    return inspect_command(context.obj, model, page, not no_check, as_json)
 
 
 @app.command(cls=Command)

@@ -21,8 +21,8 @@ class MaskGroup:
 
     @property
     def cross(self) -> bool:
-        """Whether any of the sites attends another sequence."""
-        return any(site.cross for site in self.sites)
+        """Whether all of the sites attend another sequence."""
+        return all(site.cross for site in self.sites)
 
     @property
     def nodes(self) -> dict[tuple[str, str], None]:
