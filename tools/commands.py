@@ -27,6 +27,16 @@ Verbose = Annotated[
     ),
 ]
 
+# The extra that brings a package.
+EXTRAS = {
+    "onnxruntime": "cpu",
+    "onnx": "graph",
+    "onnx_ir": "graph",
+    "onnxscript": "graph",
+    "torch": "torch",
+    "transformers": "hf",
+}
+
 # typer keeps the base of its usage errors to itself.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
@@ -74,6 +84,9 @@ def _tell(screen: Screen, error: Exception) -> int:
             screen.err.print(line, markup=False, soft_wrap=True)
     elif isinstance(error, MaskportError):
         screen.complain("maskport", str(error))
+    elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        extra = EXTRAS[error.name]
+        screen.complain("maskport", f"this needs {error.name}, which is not installed; pip install 'maskport[{extra}]'")
     else:
         hint = "" if screen.verbose else "; run it with --verbose for the traceback"
         screen.complain("maskport", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}{hint}")

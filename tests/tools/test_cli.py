@@ -168,3 +168,16 @@ def test_a_file_that_is_not_the_module_is_a_finding(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "'attention_mask' has no effect" in done.stderr
     assert not (tmp_path / "m.onnx").exists()
+
+
+@pytest.mark.parametrize(("package", "extra"), [("onnxruntime", "cpu"), ("onnx_ir", "graph"), ("transformers", "hf")])
+def test_a_missing_package_is_told_with_the_extra_that_brings_it(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr("maskport.tools.demo.run", lambda *_: missing())
+    done = invoke(cli.app, ["demo"])
+    assert done.exit_code == 2
+    assert done.stderr == f"maskport: this needs {package}, which is not installed; pip install 'maskport[{extra}]'\n"
