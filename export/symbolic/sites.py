@@ -106,6 +106,9 @@ def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
             unlifted.append(Unlifted(node, "what leads to it is nested too deeply"))
         except (NotFollowed, t.TooLarge) as error:
             unlifted.append(Unlifted(node, str(error), not isinstance(error, NoAttention)))
+        except Exception as error:
+            # A node that its operator's specification doesn't allow: rules take its inputs and attributes for granted.
+            unlifted.append(Unlifted(node, f"what leads to it is malformed: {type(error).__name__} {error}"[:200]))
         else:
             if site is not None:
                 sites.append(site)

@@ -72,14 +72,16 @@ class Term:
     float  number (numpy scalar), cast (int), load, choose, and operators by their ONNX names
     """
 
-    __slots__ = ("__weakref__", "args", "choices", "depth", "kind", "leaves", "op", "serial", "size")
+    __slots__ = ("__weakref__", "args", "choices", "depth", "kind", "leaves", "negation", "op", "serial", "size")
     depth: int
     size: int
     choices: int
     leaves: int
+    negation: Term | None
 
     def __init__(self, kind: str, op: str, args: tuple[Any, ...], serial: int) -> None:
         self.kind, self.op, self.args, self.serial = kind, op, args, serial
+        self.negation = None
         parts = list(_parts_of(op, args))
         self.depth = 1 + max((part.depth for part in parts), default=0)
         # As a tree, in which what is shared counts each time: so that a walk over it ends soon.
@@ -406,6 +408,14 @@ def equal(a: Term, b: Term) -> Term:
 
 
 def negate(a: Term) -> Term:
+    # Kept, because a walk over shared parts would negate each many times.
+    if a.negation is None:
+        a.negation = _negate(a)
+        a.negation.negation = a
+    return a.negation
+
+
+def _negate(a: Term) -> Term:
     match a.op:
         case "true":
             return FALSE

@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 from . import terms as t
 from .additive import LARGEST_FILL
-from .interpreter import Interpreter, NotFollowed, constant_of
+from .interpreter import Interpreter, NotFollowed, constant_of, deep_stack
 from .sites import Site
 from .terms import Term
 
@@ -48,17 +48,25 @@ def verify(x: Interpreter, site: Site) -> str | None:
         None if every entry agrees, else why it does not or could not be run.
     """
     try:
-        cut = _Cut(x, site) if site.scores is not None else _Operator(x, site)
-        for lengths in _lengths(x, site, cut):
-            largest = cut.largest(lengths)
-            if largest > MOST_ELEMENTS:
-                return f"not run: it takes a tensor of {largest} elements"
-            for pattern in PATTERNS if largest < MANY_ELEMENTS else LARGE_PATTERNS:
-                problem = cut.compare(lengths, pattern)
-                if problem is not None:
-                    return problem
+        with deep_stack():
+            return _verify(x, site)
     except NotFollowed as error:
         return f"not run: {error}"
+    except Exception as error:
+        # Of the libraries that cut the graph and run it.
+        return f"not run: {type(error).__name__} {error}"[:200]
+
+
+def _verify(x: Interpreter, site: Site) -> str | None:
+    cut = _Cut(x, site) if site.scores is not None else _Operator(x, site)
+    for lengths in _lengths(x, site, cut):
+        largest = cut.largest(lengths)
+        if largest > MOST_ELEMENTS:
+            return f"not run: it takes a tensor of {largest} elements"
+        for pattern in PATTERNS if largest < MANY_ELEMENTS else LARGE_PATTERNS:
+            problem = cut.compare(lengths, pattern)
+            if problem is not None:
+                return problem
     return None
 
 
@@ -174,7 +182,7 @@ class _Cut:
             If the size of a value that is made by its size is not known.
         """
         sizes = [0]
-        for value in (*self.inputs, *self.computed):
+        for value in (*self.inputs, *reversed(self.computed)):
             node = value.producer()
             try:
                 sizes.append(math.prod(evaluate(n, lengths) for n in self.x.shape(value)))
