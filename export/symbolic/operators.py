@@ -170,7 +170,7 @@ def _masked(x: Interpreter, attention: Attention, mask: ir.Value, index: Index) 
     if any(math.isfinite(fill) for fill in added.fills):
         # By the specification such a row is weighed alike; ONNX Runtime makes it zero.
         attention.empty_rows = "unknown"
-    attention.bias += [origin(x, term, mask) for term in added.bias]
+    attention.bias += [origin(x, part, mask, index) for part in added.bias]
 
 
 def _key_mask(x: Interpreter, attention: Attention, mask: ir.Value) -> None:

@@ -251,7 +251,21 @@ def _elementwise_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
     return broadcast_shape([x.shape(v) for v in node.inputs if v is not None])
 
 
-@_shape("Cast", "CastLike", "Identity", "Dropout", "Clip", "Softmax", "LayerNormalization", "CumSum", "Trilu", "Gelu")
+@_shape(
+    "Cast",
+    "CastLike",
+    "Identity",
+    "Dropout",
+    "Clip",
+    "Softmax",
+    "LayerNormalization",
+    "RMSNormalization",
+    "RotaryEmbedding",
+    "CumSum",
+    "Trilu",
+    "Gelu",
+    "Swish",
+)
 def _same_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
     return x.shape(_input(node, 0))
 
@@ -330,6 +344,12 @@ def _eye(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 SHAPES["EyeLike"] = _same_shape
+
+
+@_shape("Gemm")
+def _gemm_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+    a, b = x.shape(_input(node, 0)), x.shape(_input(node, 1))
+    return a[1 if _int(node, "transA") else 0], b[0 if _int(node, "transB") else 1]
 
 
 @_term("Trilu")

@@ -18,6 +18,8 @@ __all__ = ["NoAttention", "Scores", "follow", "source_of"]
 
 # Operators that only say where an element comes from.
 MOVES = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Identity", "Dropout", "Cast", "CastLike")
+# Values that are looked at for one that is a bias alone.
+MOST_ADDENDS = 32
 PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "Einsum")
 
 
@@ -174,17 +176,29 @@ def _add(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     scores.fills += added.fills
     scores.masks += [other] * len(added.attend)
     if axes.k in set(t.atoms_of(term)):
-        scores.bias += [origin(x, term, other) for term in added.bias]
+        scores.bias += [origin(x, part, other, index) for part in added.bias]
     elif added.bias:
         scores.rows.append(other)
     return scores
 
 
-def origin(x: Interpreter, term: Term, value: ir.Value) -> ir.Value:
-    """Return the graph input that a term is elements of, if it is no more than that, else `value`."""
+def origin(x: Interpreter, term: Term, value: ir.Value, index: Index) -> ir.Value:
+    """Return what a term, a part of `value`, is elements of: an input or constant, or an addend, or `value`."""
     names = {atom.args[0] for atom in t.atoms_of(term) if atom.op == "load"}
     found = x.by_name.get(names.pop()) if len(names) == 1 else None
-    return found if found is not None and found.producer() is None and term.op in ("load", "choose") else value
+    given = found is not None and (found.producer() is None or constant_of(found) is not None)
+    if found is not None and given and term.op in ("load", "choose"):
+        return found
+    waiting = [value]
+    for addend in waiting:
+        if len(waiting) > MOST_ADDENDS:
+            break
+        if x.term(addend, _at(x, addend, index)) is term:
+            return addend
+        node = addend.producer()
+        if node is not None and node.op_type in ("Add", "Cast", "Identity"):
+            waiting += [v for v in node.inputs if v is not None]
+    return value
 
 
 def _times(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
