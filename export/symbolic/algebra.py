@@ -83,8 +83,10 @@ class Axes:
     def broadcasts(self, shape: Sequence[Term]) -> bool:
         """Return whether a shape broadcasts to [B, H, Q, K]."""
         lengths = (*(t.length(index) for index in (self.b, self.h)), self.q_len, self.k_len)
+        # What is cut to a length, and may be shorter, is as long wherever the graph runs.
         return len(shape) <= 4 and all(
-            t.fixed(n) == 1 or n is length for n, length in zip(shape, lengths[4 - len(shape) :], strict=True)
+            t.fixed(n) == 1 or n is length or (n.op == "min" and length in n.args)
+            for n, length in zip(shape, lengths[4 - len(shape) :], strict=True)
         )
 
     @property
@@ -99,17 +101,24 @@ def to_mask(term: Term, axes: Axes) -> Mask:
     Raises
     ------
     NotFollowed
-        If a part of it has no leaf in the algebra.
+        If a part of it has no leaf in the algebra, or reads a tensor by a name that masks keep for their lengths.
     """
+    try:
+        return _to_mask(term, axes)
+    except ValueError as error:
+        raise NotFollowed(str(error)) from None
+
+
+def _to_mask(term: Term, axes: Axes) -> Mask:
     match term.op:
         case "true":
             return Full()
         case "false":
             return ~Full()
         case "not":
-            return ~to_mask(term.args[0], axes)
+            return ~_to_mask(term.args[0], axes)
         case "and" | "or":
-            masks = [to_mask(part, axes) for part in term.args]
+            masks = [_to_mask(part, axes) for part in term.args]
             joined = masks[0]
             for mask in masks[1:]:
                 joined = joined & mask if term.op == "and" else joined | mask

@@ -16,8 +16,8 @@ def lift_graph(model: onnx.ModelProto) -> tuple[Mask, set[tuple[str, str]]]:
     q_len, k_len = t.symbol("q_len", t.ONE), t.symbol("k_len", t.ONE)
     past = t.symbol("past", t.ZERO, t.sub(k_len, q_len))
     x = Interpreter(graph, {"q_len": q_len, "k_len": k_len, "past": past})
-    b, h = t.symbol("b", t.ZERO), t.symbol("h", t.ZERO)
-    q, k = (t.symbol(name, t.ZERO, t.sub(n, t.ONE)) for name, n in (("q", q_len), ("k", k_len)))
+    lengths = (("b", x.dimension("batch")), ("h", x.dimension("heads")), ("q", q_len), ("k", k_len))
+    b, h, q, k = (t.symbol(name, t.ZERO, t.sub(n, t.ONE)) for name, n in lengths)
     axes = Axes(b, h, q, k, q_len, k_len, past, x.shape_of)
     (output,) = graph.outputs
     index = tuple(t.ZERO if t.fixed(n) == 1 else i for n, i in zip(x.shape(output), (b, h, q, k), strict=True))

@@ -290,3 +290,10 @@ def test_operators_that_lack_their_inputs(operator: str, domain: str) -> None:
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
     report = inspect(helper.make_model(graph, opset_imports=opsets))
     assert report.sites == ()
+
+
+@pytest.mark.parametrize("name", ["past", "q_len", "k_len", "device"])
+def test_a_mask_by_a_name_that_masks_keep_for_themselves(name: str) -> None:
+    body = f"padding = Unsqueeze({name}, key_axes)\n c = Cast<to=9>(padding)"
+    (site,) = inspect(attention(body, f"int64[B,S] {name}")).sites
+    assert (str(site.mask), site.verified) == ("dense(c)", True)
