@@ -86,7 +86,12 @@ def broadcast_shape(shapes: Sequence[Index]) -> Index:
     """Return the shape of an elementwise result: a length of 1 gives way."""
     rank = max(map(len, shapes))
     padded = [(t.ONE,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(next((n for n in lengths if t.fixed(n) != 1), t.ONE) for lengths in zip(*padded, strict=True))
+    return tuple(min(lengths, key=_weakness) for lengths in zip(*padded, strict=True))
+
+
+def _weakness(length: Term) -> tuple[bool, bool, int]:
+    """Order lengths that are equal when the graph runs, but for 1, which gives way: a number first, then a symbol."""
+    return t.fixed(length) == 1, t.fixed(length) is None, length.size
 
 
 def _operands(x: Interpreter, node: ir.Node, index: Index) -> list[Term]:

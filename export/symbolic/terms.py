@@ -241,6 +241,8 @@ def _range(term: Term) -> tuple[Term | None, Term | None]:
             return ZERO, sub(term.args[1], ONE)
         case "abs":
             return ZERO, None
+        case "max":
+            return (ZERO if any((fixed(a) or 0) >= 0 and fixed(a) is not None for a in term.args) else None), None
         case "floordiv":
             low, _ = _range(term.args[0]) if term.args[0].op != "poly" else (None, None)
             return (ZERO if low is ZERO else None), None
