@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from . import terms as t
 from .algebra import Axes
-from .interpreter import NotFollowed
 from .terms import Term
+from .values import NotFollowed
 
 __all__ = ["Added", "is_fill", "split_added"]
 

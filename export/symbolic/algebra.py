@@ -26,8 +26,8 @@ from ...models.masks import (
     past,
 )
 from . import terms as t
-from .interpreter import NotFollowed
 from .terms import Term
+from .values import NotFollowed
 
 __all__ = ["Axes", "to_mask"]
 

@@ -7,30 +7,25 @@ Nothing here knows who exported a graph.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
+from . import rules
 from . import terms as t
+from .baked import pattern_of
 from .terms import Term
+from .values import Index, NotFollowed, constant, constant_of, describe, is_standard, kind_of
 
-__all__ = ["Index", "Interpreter", "NotFollowed"]
-
-Index = tuple[Term, ...]
+__all__ = ["Interpreter", "deep_stack"]
 
 # Arrays of up to this many elements are looked up by a constant index.
 LARGEST_LOOKUP = 1 << 16
 DEEPEST = 400
 # Of Python's stack: what DEEPEST operators, and the terms in them, take.
 DEEPEST_STACK = 12_000
-
-
-class NotFollowed(Exception):
-    """A value that can't be evaluated; the message says at which node and why."""
 
 
 class Interpreter:
@@ -71,8 +66,6 @@ class Interpreter:
         return self._shapes[value]
 
     def _shape(self, value: ir.Value) -> Index:
-        from . import rules
-
         node = value.producer()
         if (tensor := constant_of(value)) is not None:
             return tuple(t.integer(int(d)) for d in tensor.shape.numpy())
@@ -103,8 +96,6 @@ class Interpreter:
         return self._terms[key]
 
     def _term(self, value: ir.Value, index: Index) -> Term:
-        from . import rules
-
         if (tensor := constant_of(value)) is not None:
             return self._constant(value, tensor, index)
         node = value.producer()
@@ -146,7 +137,7 @@ class Interpreter:
 
     def _recognise(self, value: ir.Value, tensor: ir.TensorProtocol, index: Index) -> Term | None:
         """Return what a constant array is as a function of its index: one value, a range or a band."""
-        pattern = _pattern_of(value)
+        pattern = pattern_of(value)
         if pattern is None:
             return None
         axes, function = pattern
@@ -191,105 +182,3 @@ def deep_stack() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(limit)
-
-
-def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
-    """Return the tensor of an initializer or of a Constant, else None."""
-    return ir.convenience.get_const_tensor(value)
-
-
-def constant(element: Any) -> Term:
-    """Return a numpy scalar as a term."""
-    if element.dtype == bool:
-        return t.TRUE if element else t.FALSE
-    if element.dtype.kind in "iu":
-        return t.integer(int(element))
-    return t.number(element)
-
-
-def kind_of(value: ir.Value) -> str | None:
-    """Return "bool", "int" or "float"."""
-    dtype = value.dtype
-    if dtype is None:
-        return None
-    if dtype == ir.DataType.BOOL:
-        return "bool"
-    return "float" if dtype.is_floating_point() else "int" if dtype.is_integer() else None
-
-
-def is_standard(node: ir.Node) -> bool:
-    """Return whether a node is an operator of ONNX itself."""
-    return node.domain in ("", "ai.onnx")
-
-
-def describe(value: ir.Value) -> str:
-    """Name a value for people: itself and the operator that makes it."""
-    node = value.producer()
-    return f"{value.name!r} (from {node.op_type})" if node is not None else f"{value.name!r}"
-
-
-@functools.lru_cache(maxsize=1024)
-def _pattern_of(value: ir.Value) -> tuple[tuple[int, ...], Any] | None:
-    """Return the axes that a constant array varies along, and its term as a function of the indices there."""
-    tensor = constant_of(value)
-    assert tensor is not None
-    try:
-        array = tensor.numpy()
-    except Exception:  # external data that is not there
-        return None
-    if array.size == 0 or array.dtype.kind not in "biuf":
-        return None
-    axes = tuple(axis for axis, n in enumerate(array.shape) if n > 1)
-    squeezed = array.reshape([array.shape[axis] for axis in axes])
-    first = constant(np.asarray(squeezed.flat[0]).astype(array.dtype)[()])
-    if (squeezed == squeezed.flat[0]).all():
-        return (), lambda: first
-    if squeezed.ndim == 1 and array.dtype.kind in "iu":
-        step = int(squeezed[1]) - int(squeezed[0])
-        if (np.diff(squeezed.astype(np.int64)) == step).all():
-            start = int(squeezed[0])
-            return axes, lambda i: t.add(t.integer(start), t.mul(t.integer(step), i))
-    if squeezed.ndim == 2:
-        band = _band(squeezed)
-        return None if band is None else (axes, band)
-    return None
-
-
-def _band(array: np.ndarray[Any, Any]) -> Any:
-    """Recognise two values, one where low <= column - row <= high: a triangle or a window, by its values alone."""
-    one = array[0, 0]
-    other = array.flat[int(np.argmax(array != one))]
-    if not ((array == one) | (array == other)).all():
-        return None
-    for inside, outside in ((one, other), (other, one)):
-        bounds = _bounds(array == inside)
-        if bounds is not None:
-            chosen = (constant(np.asarray(v).astype(array.dtype)[()]) for v in (inside, outside))
-            return functools.partial(_choose_in_band, *bounds, *chosen)
-    return None
-
-
-def _bounds(inside: np.ndarray[Any, Any]) -> tuple[int | None, int | None] | None:
-    """Return the least and the largest column - row of the true entries, if they are all between; None is no bound."""
-    rows, columns = inside.shape
-    place, found = np.arange(rows), inside.any(axis=1)
-    first, last = inside.argmax(axis=1), columns - 1 - inside[:, ::-1].argmax(axis=1)
-    low, high = int((first - place)[found].min()), int((last - place)[found].max())
-    from_, to = np.maximum(place + low, 0), np.minimum(place + high, columns - 1)
-    if (found != (from_ <= to)).any():
-        return None
-    wrong = (first != from_) | (last != to) | (inside.sum(axis=1) != last - first + 1)
-    if wrong[found].any():
-        return None
-    # A bound that the array's corner reaches is no bound: the rest of a longer array isn't there to say so.
-    return (low if low > 1 - rows else None), (high if high < columns - 1 else None)
-
-
-def _choose_in_band(least: int | None, most: int | None, inside: Term, outside: Term, q: Term, k: Term) -> Term:
-    difference = t.sub(k, q)
-    parts = []
-    if least is not None:
-        parts.append(t.at_most_zero(t.sub(t.integer(least), difference)))
-    if most is not None:
-        parts.append(t.at_most_zero(t.sub(difference, t.integer(most))))
-    return t.choose(t.both(*parts), inside, outside)

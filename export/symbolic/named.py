@@ -10,8 +10,9 @@ from ...models.masks import Dense, Full, Mask
 from . import rules
 from . import terms as t
 from .algebra import Axes, to_mask
-from .interpreter import Interpreter, NotFollowed, kind_of
+from .interpreter import Interpreter
 from .terms import Term
+from .values import NotFollowed, kind_of
 
 __all__ = ["named_mask"]
 

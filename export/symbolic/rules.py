@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes  # noqa: F401 - registers bfloat16 with numpy
 import numpy as np
 import onnx_ir as ir
 
 from . import terms as t
-from .interpreter import NotFollowed, describe, kind_of
 from .terms import Term
-
-if TYPE_CHECKING:
-    from .interpreter import Index, Interpreter
+from .values import Index, NotFollowed, Reader, constant, describe, kind_of
 
 __all__ = ["SHAPES", "TERMS", "element"]
 
-TermRule = Callable[["Interpreter", ir.Node, "Index"], "Term | None"]
-ShapeRule = Callable[["Interpreter", ir.Node, ir.Value], "Index"]
+TermRule = Callable[[Reader, ir.Node, Index], Term | None]
+ShapeRule = Callable[[Reader, ir.Node, ir.Value], Index]
 TERMS: dict[str, TermRule] = {}
 SHAPES: dict[str, ShapeRule] = {}
 
@@ -69,7 +66,7 @@ def _int(node: ir.Node, name: str, default: int = 0) -> int:
     return value
 
 
-def _axes(x: Interpreter, node: ir.Node, place: int, rank: int) -> list[int] | None:
+def _axes(x: Reader, node: ir.Node, place: int, rank: int) -> list[int] | None:
     """Return the axes of Squeeze, Unsqueeze or a reduction, from its input or (before opset 13) its attribute."""
     given = optional(node, place)
     axes = x.numbers(given) if given is not None else attribute(node, "axes")
@@ -94,7 +91,7 @@ def _weakness(length: Term) -> tuple[bool, bool, int]:
     return t.fixed(length) == 1, t.fixed(length) is None, length.size
 
 
-def _operands(x: Interpreter, node: ir.Node, index: Index) -> list[Term]:
+def _operands(x: Reader, node: ir.Node, index: Index) -> list[Term]:
     return [x.term(v, broadcast_index(x.shape(v), index)) for v in node.inputs if v is not None]
 
 
@@ -113,7 +110,7 @@ _UNARY = ("Sqrt", "Reciprocal", "Exp", "Log", "Tanh", "Floor", "Ceil", "Round", 
 
 
 @_term(*_INTEGER, "Pow")
-def _arithmetic(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _arithmetic(x: Reader, node: ir.Node, index: Index) -> Term | None:
     operands = _operands(x, node, index)
     if all(operand.kind == "int" for operand in operands):
         rule = _INTEGER.get(node.op_type)
@@ -131,59 +128,59 @@ def _divides(operands: list[Term]) -> bool:
 
 
 @_term(*_UNARY)
-def _unary(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _unary(x: Reader, node: ir.Node, index: Index) -> Term | None:
     return t.apply(node.op_type, *_operands(x, node, index))
 
 
 @_term("Neg")
-def _neg(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _neg(x: Reader, node: ir.Node, index: Index) -> Term | None:
     (operand,) = _operands(x, node, index)
     return t.neg(operand) if operand.kind == "int" else t.apply("Neg", operand)
 
 
 @_term("Abs")
-def _abs(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _abs(x: Reader, node: ir.Node, index: Index) -> Term | None:
     (operand,) = _operands(x, node, index)
     return t.absolute(operand) if operand.kind == "int" else t.apply("Abs", operand)
 
 
 @_term("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-def _relation(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _relation(x: Reader, node: ir.Node, index: Index) -> Term | None:
     a, b = _operands(x, node, index)
     return t.holds(node.op_type, a, b)
 
 
 @_term("And", "BitwiseAnd")
-def _and(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _and(x: Reader, node: ir.Node, index: Index) -> Term | None:
     operands = _operands(x, node, index)
     return t.both(*operands) if all(o.kind == "bool" for o in operands) else None
 
 
 @_term("Or", "BitwiseOr")
-def _or(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _or(x: Reader, node: ir.Node, index: Index) -> Term | None:
     operands = _operands(x, node, index)
     return t.either(*operands) if all(o.kind == "bool" for o in operands) else None
 
 
 @_term("Xor", "BitwiseXor")
-def _xor(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _xor(x: Reader, node: ir.Node, index: Index) -> Term | None:
     a, b = _operands(x, node, index)
     return t.negate(t.equal(a, b)) if a.kind == "bool" and b.kind == "bool" else None
 
 
 @_term("Not", "BitwiseNot")
-def _not(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _not(x: Reader, node: ir.Node, index: Index) -> Term | None:
     (operand,) = _operands(x, node, index)
     return t.negate(operand) if operand.kind == "bool" else None
 
 
 @_term("Where")
-def _where(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _where(x: Reader, node: ir.Node, index: Index) -> Term | None:
     return t.choose(*_operands(x, node, index))
 
 
 @_term("Clip")
-def _clip(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _clip(x: Reader, node: ir.Node, index: Index) -> Term | None:
     value = x.term(_input(node, 0), index)
     for place, name in ((1, "Max"), (2, "Min")):
         if (bound := optional(node, place)) is not None:
@@ -193,7 +190,7 @@ def _clip(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_term("Cast", "CastLike")
-def _cast(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _cast(x: Reader, node: ir.Node, index: Index) -> Term | None:
     operand = x.term(_input(node, 0), index)
     if node.op_type == "Cast":
         dtype = ir.DataType(_int(node, "to"))
@@ -210,12 +207,12 @@ def _cast(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_term("Identity", "Dropout")
-def _same(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _same(x: Reader, node: ir.Node, index: Index) -> Term | None:
     return x.term(_input(node, 0), index)
 
 
 @_term("IsNaN", "IsInf")
-def _is_special(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _is_special(x: Reader, node: ir.Node, index: Index) -> Term | None:
     operand = x.term(_input(node, 0), index)
     if not t.is_choice(operand):
         return None
@@ -252,7 +249,7 @@ def _is_special(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
     "IsNaN",
     "IsInf",
 )
-def _elementwise_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _elementwise_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return broadcast_shape([x.shape(v) for v in node.inputs if v is not None])
 
 
@@ -270,8 +267,18 @@ def _elementwise_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
     "Trilu",
     "Gelu",
     "Swish",
+    "Sign",
+    "Elu",
+    "LeakyRelu",
+    "HardSigmoid",
+    "HardSwish",
+    "Mish",
+    "Softplus",
+    "Softsign",
+    "LogSoftmax",
+    "EyeLike",
 )
-def _same_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _same_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return x.shape(_input(node, 0))
 
 
@@ -279,34 +286,34 @@ def _same_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
 
 
 @_term("Shape")
-def _shape_term(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _shape_term(x: Reader, node: ir.Node, index: Index) -> Term | None:
     lengths = _lengths(x, node)
     place = t.fixed(index[0])
     return None if place is None else lengths[place]
 
 
-def _lengths(x: Interpreter, node: ir.Node) -> Index:
+def _lengths(x: Reader, node: ir.Node) -> Index:
     shape = x.shape(_input(node, 0))
     return shape[_int(node, "start") : _int(node, "end", len(shape))]
 
 
 @_shape("Shape")
-def _shape_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _shape_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return (t.integer(len(_lengths(x, node))),)
 
 
 @_term("Size")
-def _size(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _size(x: Reader, node: ir.Node, index: Index) -> Term | None:
     return functools.reduce(t.mul, x.shape(_input(node, 0)), t.ONE)
 
 
 @_shape("Size")
-def _scalar_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _scalar_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return ()
 
 
 @_term("Range")
-def _range(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _range(x: Reader, node: ir.Node, index: Index) -> Term | None:
     start, _, step = (x.term(_input(node, place), ()) for place in range(3))
     if start.kind != "int" or step.kind != "int":
         return None
@@ -314,7 +321,7 @@ def _range(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Range")
-def _range_shape(x: Interpreter, node: ir.Node, value: ir.Value) -> Index:
+def _range_shape(x: Reader, node: ir.Node, value: ir.Value) -> Index:
     start, limit, step = (x.term(_input(node, place), ()) for place in range(3))
     if start.kind != "int" or t.fixed(step) != 1:
         raise NotFollowed("a Range that doesn't count by one")
@@ -322,9 +329,7 @@ def _range_shape(x: Interpreter, node: ir.Node, value: ir.Value) -> Index:
 
 
 @_term("ConstantOfShape")
-def _fill(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
-    from .interpreter import constant
-
+def _fill(x: Reader, node: ir.Node, index: Index) -> Term | None:
     value = attribute(node, "value")
     return t.number(np.float32(0)) if value is None else constant(value.numpy().reshape(-1)[0])
 
@@ -335,12 +340,12 @@ def _numpy(value: ir.Value) -> np.dtype[Any]:
 
 
 @_shape("ConstantOfShape")
-def _fill_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _fill_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return tuple(x.vector(_input(node, 0)))
 
 
 @_term("EyeLike")
-def _eye(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _eye(x: Reader, node: ir.Node, index: Index) -> Term | None:
     on = t.equal(t.sub(index[1], index[0]), t.integer(_int(node, "k")))
     dtype = ir.DataType(_int(node, "dtype", int(ir.DataType.FLOAT)))
     if dtype == ir.DataType.BOOL:
@@ -348,17 +353,14 @@ def _eye(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
     return t.to_float(on, dtype.numpy()) if dtype.is_floating_point() else t.choose(on, t.ONE, t.ZERO)
 
 
-SHAPES["EyeLike"] = _same_shape
-
-
 @_shape("Gemm")
-def _gemm_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _gemm_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     a, b = x.shape(_input(node, 0)), x.shape(_input(node, 1))
     return a[1 if _int(node, "transA") else 0], b[0 if _int(node, "transB") else 1]
 
 
 @_term("Trilu")
-def _trilu(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _trilu(x: Reader, node: ir.Node, index: Index) -> Term | None:
     value = x.term(_input(node, 0), index)
     shift = x.term(_input(node, 1), ()) if optional(node, 1) is not None else t.ZERO
     distance = t.sub(t.sub(index[-1], index[-2]), shift)
@@ -370,7 +372,7 @@ def _trilu(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_term("CumSum")
-def _cumsum(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _cumsum(x: Reader, node: ir.Node, index: Index) -> Term | None:
     """Of one value everywhere it is a range."""
     source = _input(node, 0)
     (axis,) = x.numbers(_input(node, 1))
@@ -389,13 +391,13 @@ def _cumsum(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_term("Unsqueeze")
-def _unsqueeze(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _unsqueeze(x: Reader, node: ir.Node, index: Index) -> Term | None:
     axes = _axes(x, node, 1, len(index)) or []
     return x.term(_input(node, 0), tuple(i for axis, i in enumerate(index) if axis not in axes))
 
 
 @_shape("Unsqueeze")
-def _unsqueeze_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _unsqueeze_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape = x.shape(_input(node, 0))
     given = optional(node, 1)
     axes = x.numbers(given) if given is not None else list(attribute(node, "axes") or ())
@@ -404,33 +406,33 @@ def _unsqueeze_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
     return tuple(t.ONE if axis in new else next(rest) for axis in range(rank))
 
 
-def _squeezed(x: Interpreter, node: ir.Node) -> list[int]:
+def _squeezed(x: Reader, node: ir.Node) -> list[int]:
     shape = x.shape(_input(node, 0))
     axes = _axes(x, node, 1, len(shape))
     return [axis for axis, n in enumerate(shape) if t.fixed(n) == 1] if axes is None else axes
 
 
 @_term("Squeeze")
-def _squeeze(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _squeeze(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source = _input(node, 0)
     axes, rest = _squeezed(x, node), iter(index)
     return x.term(source, tuple(t.ZERO if axis in axes else next(rest) for axis in range(len(x.shape(source)))))
 
 
 @_shape("Squeeze")
-def _squeeze_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _squeeze_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     axes = _squeezed(x, node)
     return tuple(n for axis, n in enumerate(x.shape(_input(node, 0))) if axis not in axes)
 
 
 @_term("Expand")
-def _expand(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _expand(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source = _input(node, 0)
     return x.term(source, broadcast_index(x.shape(source), index))
 
 
 @_shape("Expand")
-def _expand_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _expand_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return broadcast_shape([x.shape(_input(node, 0)), tuple(x.vector(_input(node, 1)))])
 
 
@@ -439,14 +441,14 @@ def _permutation(node: ir.Node, rank: int) -> list[int]:
 
 
 @_term("Transpose")
-def _transpose(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _transpose(x: Reader, node: ir.Node, index: Index) -> Term | None:
     permutation = _permutation(node, len(index))
     source = dict(zip(permutation, index, strict=True))
     return x.term(_input(node, 0), tuple(source[axis] for axis in range(len(index))))
 
 
 @_shape("Transpose")
-def _transpose_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _transpose_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape = x.shape(_input(node, 0))
     return tuple(shape[axis] for axis in _permutation(node, len(shape)))
 
@@ -478,13 +480,13 @@ def moved(index: Index, shape: Index, source: Index) -> Index:
 
 
 @_term("Reshape", "Flatten")
-def _reshape(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _reshape(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source = _input(node, 0)
     return x.term(source, moved(index, x.shape(node.outputs[0]), x.shape(source)))
 
 
 @_shape("Reshape")
-def _reshape_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _reshape_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     source, wanted = x.shape(_input(node, 0)), x.vector(_input(node, 1))
     if not _int(node, "allowzero"):
         wanted = [source[axis] if t.fixed(n) == 0 else n for axis, n in enumerate(wanted)]
@@ -499,14 +501,14 @@ def _reshape_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
 
 
 @_shape("Flatten")
-def _flatten_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _flatten_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape = x.shape(_input(node, 0))
     axis = _int(node, "axis", 1) % (len(shape) + 1)
     return tuple(functools.reduce(t.mul, part, t.ONE) for part in (shape[:axis], shape[axis:]))
 
 
 @_term("Concat")
-def _concat(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _concat(x: Reader, node: ir.Node, index: Index) -> Term | None:
     axis, pieces = _int(node, "axis") % len(index), [v for v in node.inputs if v is not None]
     place = index[axis]
     starts, start = [], t.ZERO
@@ -529,7 +531,7 @@ def _concat(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Concat")
-def _concat_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _concat_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shapes = [x.shape(v) for v in node.inputs if v is not None]
     axis = _int(node, "axis") % len(shapes[0])
     joined = functools.reduce(t.add, (shape[axis] for shape in shapes))
@@ -540,7 +542,7 @@ def _concat_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
 FAR = 1 << 30
 
 
-def slices(x: Interpreter, node: ir.Node) -> dict[int, tuple[Term, Term, int]]:
+def slices(x: Reader, node: ir.Node) -> dict[int, tuple[Term, Term, int]]:
     """Return, by axis, the start, the length and the step of a Slice.
 
     Raises
@@ -588,7 +590,7 @@ def _clamped(place: Term, length: Term) -> Term:
 
 
 @_term("Slice")
-def _slice(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _slice(x: Reader, node: ir.Node, index: Index) -> Term | None:
     cut = slices(x, node)
     source = [
         (t.add(cut[axis][0], i) if cut[axis][2] > 0 else t.sub(cut[axis][0], i)) if axis in cut else i
@@ -598,12 +600,12 @@ def _slice(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Slice")
-def _slice_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _slice_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     cut = slices(x, node)
     return tuple(cut[axis][1] if axis in cut else n for axis, n in enumerate(x.shape(_input(node, 0))))
 
 
-def _split_lengths(x: Interpreter, node: ir.Node) -> tuple[int, list[Term]]:
+def _split_lengths(x: Reader, node: ir.Node) -> tuple[int, list[Term]]:
     shape = x.shape(_input(node, 0))
     axis = _int(node, "axis") % len(shape)
     if optional(node, 1) is not None:
@@ -624,20 +626,20 @@ def _place(value: ir.Value) -> int:
     return place
 
 
-def _split(x: Interpreter, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
+def _split(x: Reader, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
     axis, lengths = _split_lengths(x, node)
     start = functools.reduce(t.add, lengths[: _place(value)], t.ZERO)
     return x.term(_input(node, 0), (*index[:axis], t.add(start, index[axis]), *index[axis + 1 :]))
 
 
 @_shape("Split")
-def _split_shape(x: Interpreter, node: ir.Node, value: ir.Value) -> Index:
+def _split_shape(x: Reader, node: ir.Node, value: ir.Value) -> Index:
     axis, lengths = _split_lengths(x, node)
     shape = x.shape(_input(node, 0))
     return (*shape[:axis], lengths[_place(value)], *shape[axis + 1 :])
 
 
-def element(x: Interpreter, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
+def element(x: Reader, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
     """Return the element of a node's output at an index, or None if no rule tells it."""
     if node.op_type == "Split":
         return _split(x, node, value, index)
@@ -645,7 +647,7 @@ def element(x: Interpreter, node: ir.Node, value: ir.Value, index: Index) -> Ter
     return rule(x, node, index) if rule is not None and value is node.outputs[0] else None
 
 
-def _pads(x: Interpreter, node: ir.Node) -> tuple[list[Term], list[Term]]:
+def _pads(x: Reader, node: ir.Node) -> tuple[list[Term], list[Term]]:
     """Return how much a Pad puts before and after each axis."""
     rank = len(x.shape(_input(node, 0)))
     pads = x.vector(_input(node, 1))
@@ -657,7 +659,7 @@ def _pads(x: Interpreter, node: ir.Node) -> tuple[list[Term], list[Term]]:
 
 
 @_term("Pad")
-def _pad(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _pad(x: Reader, node: ir.Node, index: Index) -> Term | None:
     if attribute(node, "mode", "constant") != "constant":
         return None
     source = _input(node, 0)
@@ -674,14 +676,14 @@ def _pad(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Pad")
-def _pad_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _pad_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     before, after = _pads(x, node)
     padded = zip(x.shape(_input(node, 0)), before, after, strict=True)
     return tuple(t.add(n, t.add(b, a)) for n, b, a in padded)
 
 
 @_term("Tile")
-def _tile(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _tile(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source = _input(node, 0)
     shape = x.shape(source)
     return x.term(
@@ -690,7 +692,7 @@ def _tile(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Tile")
-def _tile_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _tile_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return tuple(t.mul(n, r) for n, r in zip(x.shape(_input(node, 0)), x.vector(_input(node, 1)), strict=True))
 
 
@@ -704,7 +706,7 @@ def _counted(place: Term, length: Term) -> Term:
 
 
 @_term("Gather")
-def _gather(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _gather(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source, places = _input(node, 0), _input(node, 1)
     shape, rank = x.shape(source), len(x.shape(places))
     axis = _int(node, "axis") % len(shape)
@@ -715,14 +717,14 @@ def _gather(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("Gather")
-def _gather_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _gather_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape = x.shape(_input(node, 0))
     axis = _int(node, "axis") % len(shape)
     return (*shape[:axis], *x.shape(_input(node, 1)), *shape[axis + 1 :])
 
 
 @_term("GatherElements")
-def _gather_elements(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _gather_elements(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source = _input(node, 0)
     axis = _int(node, "axis") % len(index)
     place = x.term(_input(node, 1), index)
@@ -732,12 +734,12 @@ def _gather_elements(x: Interpreter, node: ir.Node, index: Index) -> Term | None
 
 
 @_shape("GatherElements")
-def _gather_elements_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _gather_elements_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     return x.shape(_input(node, 1))
 
 
 @_term("GatherND")
-def _gather_nd(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _gather_nd(x: Reader, node: ir.Node, index: Index) -> Term | None:
     source, places = _input(node, 0), _input(node, 1)
     shape, batch = x.shape(source), _int(node, "batch_dims")
     places_shape = x.shape(places)
@@ -750,7 +752,7 @@ def _gather_nd(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("GatherND")
-def _gather_nd_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _gather_nd_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape, places, batch = x.shape(_input(node, 0)), x.shape(_input(node, 1)), _int(node, "batch_dims")
     depth = t.fixed(places[-1])
     if depth is None:
@@ -762,7 +764,7 @@ def _gather_nd_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
 
 
 @_shape("MatMul", "FusedMatMul")
-def _matmul_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _matmul_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     a, b = x.shape(_input(node, 0)), x.shape(_input(node, 1))
     if len(a) < 2 or len(b) < 2:
         raise NotFollowed("a product with a vector")
@@ -774,7 +776,7 @@ def _matmul_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
 
 
 @_term("If")
-def _if(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _if(x: Reader, node: ir.Node, index: Index) -> Term | None:
     condition = x.term(_input(node, 0), x.shape(_input(node, 0)) and (t.ZERO,))
     if condition not in (t.TRUE, t.FALSE):
         return None
@@ -784,7 +786,7 @@ def _if(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_term("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd")
-def _reduce(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
+def _reduce(x: Reader, node: ir.Node, index: Index) -> Term | None:
     """Over axes of one element nothing is reduced."""
     source = _input(node, 0)
     shape = x.shape(source)
@@ -798,7 +800,7 @@ def _reduce(x: Interpreter, node: ir.Node, index: Index) -> Term | None:
 
 
 @_shape("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd")
-def _reduce_shape(x: Interpreter, node: ir.Node, _: ir.Value) -> Index:
+def _reduce_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     shape = x.shape(_input(node, 0))
     axes = _axes(x, node, 1, len(shape))
     axes = list(range(len(shape))) if axes is None else axes

@@ -11,8 +11,9 @@ from . import rules
 from . import terms as t
 from .additive import is_fill, split_added
 from .algebra import Axes
-from .interpreter import Index, Interpreter, NotFollowed, constant_of, describe, is_standard
+from .interpreter import Interpreter
 from .terms import Term
+from .values import Index, NotFollowed, constant_of, describe, is_standard
 
 __all__ = ["NoAttention", "Scores", "follow", "source_of"]
 

@@ -12,10 +12,11 @@ from ...models.masks import Mask
 from . import operators, rules
 from . import terms as t
 from .algebra import Axes
-from .interpreter import Index, Interpreter, NotFollowed, constant_of, deep_stack, is_standard
+from .interpreter import Interpreter, deep_stack
 from .named import named_mask
 from .scores import MOVES, PRODUCTS, NoAttention, Scores, follow, source_of
 from .terms import Term
+from .values import Index, NotFollowed, constant_of, is_standard
 from .weights import Weights, follow_weights
 
 __all__ = ["Site", "Unlifted", "find_sites"]
@@ -219,7 +220,7 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
         found.head_size,
         found.scale,
         found.softcap,
-        found.cross or (found.axes.past is None and _is_apart(node)),
+        found.cross or (found.axes.past is None and _is_apart(node, found.key)),
         mask,
         _joined(found.bias),
         None if found.sink is None else found.sink.name,
@@ -232,9 +233,9 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
     )
 
 
-def _is_apart(node: ir.Node) -> bool:
-    query, key = node.inputs[0], rules.optional(node, 1)
-    return query is not None and key is not None and _come_apart(query, key)
+def _is_apart(node: ir.Node, key: tuple[ir.Value, Index] | None) -> bool:
+    query = node.inputs[0]
+    return query is not None and key is not None and _come_apart(query, key[0])
 
 
 def _empty_rows(scores: Scores, weights: Weights) -> str:

@@ -11,9 +11,10 @@ from ...models.masks import Mask
 from . import rules
 from . import terms as t
 from .algebra import Axes, to_mask
-from .interpreter import Index, Interpreter, NotFollowed, constant_of, describe, is_standard
+from .interpreter import Interpreter
 from .scores import MOVES, PRODUCTS, NoAttention
 from .terms import Term
+from .values import Index, NotFollowed, constant_of, describe, is_standard
 
 __all__ = ["Weights", "follow_weights"]
 

@@ -67,6 +67,9 @@ def test_the_other_models(zoo: Zoo, name: str, opset: int | None, tmp_path: Path
 @pytest.mark.parametrize("rewrite", OURS)
 def test_our_rewrites_change_the_graph_and_not_what_it_computes(zoo: Zoo, rewrite: str, tmp_path: Path) -> None:
     model = onnx.load(zoo("bert").plain)
+    if rewrite == "folded":
+        # The exporter has left nothing to fold.
+        model = OURS["unfolded"](model, tmp_path)
     rewritten = OURS[rewrite](model, tmp_path)
     assert rewritten.graph.node != model.graph.node
     shape = (2, 7)
