@@ -10,5 +10,7 @@ weights      from a Softmax down to the product with the values
 named        the mask of a site: what has no leaf is a value of the graph, by its name
 operators    attention that is already an operator
 sites        every attention of a graph
+cut          the part of a graph that computes a site's weights, run by onnx's reference evaluator
+contrib      the same of ONNX Runtime's own operators, run by it
 verify       check a site by running the graph
 """

@@ -10,11 +10,12 @@ import onnx_ir as ir
 
 from . import rules
 from . import terms as t
-from .additive import split_added
+from .additive import LARGEST_FILL, split_added
 from .algebra import Axes
-from .interpreter import Index, Interpreter, NotFollowed, describe, kind_of
+from .interpreter import Interpreter
 from .scores import origin
 from .terms import Term
+from .values import Index, NotFollowed, describe, kind_of
 
 __all__ = ["Attention", "read"]
 
@@ -119,7 +120,7 @@ def _onnx_attention(x: Interpreter, node: ir.Node) -> Attention:
     offset = t.ZERO if past is None else past
     if nonpad is not None:
         length = x.term(nonpad, (axes.b,))
-        attention.attend.append((t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE)), nonpad))
+        attention.attend.append((_before(axes, length), nonpad))
         offset = t.sub(length, q_len)
     if _number(node, "is_causal", 0):
         attention.attend.append((_causal(axes, offset), None))
@@ -136,15 +137,19 @@ def _onnx_attention(x: Interpreter, node: ir.Node) -> Attention:
 
 
 def _key_index(x: Interpreter, key: ir.Value, axes: Axes, attention: Attention) -> Index:
-    """Return where [B, H, K, D] or [B, K, H * D] is read by a query's head."""
+    """Return where [B, H, K, D], [B, K, H * D] or, with the values, [B, K, H, 2, D] is read by a query's head."""
     shape = x.shape(key)
-    size = shape[3] if len(shape) == 4 else t.integer(attention.head_size or 1)
+    size = shape[-1] if len(shape) > 3 else t.integer(attention.head_size or 1)
     element = t.symbol("d", t.ZERO, t.sub(size, t.ONE))
     group = (attention.q_heads or 1) // (attention.kv_heads or 1)
     head = t.floordiv(axes.h, t.integer(group))
+    # A place in this operand: the keys of a cache are another's.
+    place = t.symbol("k", t.ZERO, t.sub(shape[2] if len(shape) == 4 else shape[1], t.ONE))
     if len(shape) == 4:
-        return axes.b, head, axes.k, element
-    return axes.b, axes.k, t.add(t.mul(head, size), element)
+        return axes.b, head, place, element
+    if len(shape) == 5:
+        return axes.b, place, head, t.ZERO, element
+    return axes.b, place, t.add(t.mul(head, size), element)
 
 
 def _given_mask(x: Interpreter, attention: Attention, mask: ir.Value) -> None:
@@ -156,7 +161,7 @@ def _given_mask(x: Interpreter, attention: Attention, mask: ir.Value) -> None:
         if not t.at_most(length, axes.k_len):
             _masked(x, attention, mask, index)
             return
-        attention.attend.append((t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE)), mask))
+        attention.attend.append((_before(axes, length), mask))
     _masked(x, attention, mask, index)
 
 
@@ -173,25 +178,39 @@ def _masked(x: Interpreter, attention: Attention, mask: ir.Value, index: Index) 
     attention.bias += [origin(x, part, mask, index) for part in added.bias]
 
 
-def _key_mask(x: Interpreter, attention: Attention, mask: ir.Value) -> None:
-    """Read the integer mask of ONNX Runtime's operators: lengths [B], or ones and zeros [B, K] or [B, Q, K]."""
+def _key_mask(x: Interpreter, attention: Attention, mask: ir.Value, *, starts: bool) -> None:
+    """Read the integer mask of ONNX Runtime's operators.
+
+    It is lengths [B], ones and zeros [B, K] or [B, Q, K], or, where the operator takes `starts`, the ends of the keys
+    and then their starts [2 * B].
+    """
     axes, shape = attention.axes, x.shape(mask)
     if kind_of(mask) != "int":
         raise NotFollowed(f"{describe(mask)} is no integer mask")
     if len(shape) == 1:
-        if not _is_batch(shape[0], axes):
-            raise NotFollowed(f"{describe(mask)} holds ends and starts, or cumulative lengths, which no leaf reads")
-        length = x.term(mask, (axes.b,))
-        attention.attend.append((t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE)), mask))
+        batch = t.length(axes.b)
+        both = starts and shape[0] is t.mul(t.integer(2), batch)
+        if shape[0] is not batch and not both:
+            raise NotFollowed(f"{describe(mask)} holds cumulative lengths, or is not as long as the batch")
+        attention.attend.append((_before(axes, x.term(mask, (axes.b,))), mask))
+        if both:
+            first = x.term(mask, (t.add(batch, axes.b),))
+            attention.attend.append((t.at_most_zero(t.sub(first, axes.k)), mask))
         return
     index = {2: (axes.b, axes.k), 3: (axes.b, axes.q, axes.k)}.get(len(shape))
     if index is None:
         raise NotFollowed(f"{describe(mask)} has rank {len(shape)}")
-    attention.attend.append((t.to_bool(x.term(mask, rules.broadcast_index(shape, index))), mask))
+    if axes.past is not None and shape[-1] is axes.q_len:
+        raise NotFollowed(f"{describe(mask)} says nothing of the keys in the cache")
+    term = x.term(mask, rules.broadcast_index(shape, index))
+    # The operators' rule is for ones and zeros: kernels read other numbers each in their own way.
+    axes.assumes.update((atom.args[0], "binary") for atom in (term,) if atom.op == "load")
+    attention.attend.append((t.to_bool(term), mask))
 
 
-def _is_batch(length: Term, axes: Axes) -> bool:
-    return axes.b.op == "symbol" and t.add(axes.b.args[2], t.ONE) is length
+def _before(axes: Axes, length: Term) -> Term:
+    """Return `k < length`."""
+    return t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE))
 
 
 def _multi_head_attention(x: Interpreter, node: ir.Node) -> Attention:
@@ -209,10 +228,15 @@ def _multi_head_attention(x: Interpreter, node: ir.Node) -> Attention:
         batch, _, q_len, size = _heads_and_size(x, query, heads)
         shape = x.shape(key)
         k_len = shape[2] if len(shape) == 4 else shape[1]
+    if rules.optional(node, 8) is not None:
+        raise NotFollowed("its cache is a buffer, whose length says nothing of how many keys are in it")
     past_key = rules.optional(node, 6)
     past = x.shape(past_key)[2] if past_key is not None else None
     axes = _axes(x, batch, t.integer(heads), q_len, k_len if past is None else t.add(past, k_len), past)
-    return _contrib(x, node, axes, heads, t.fixed(size), mask=4, bias=5, past=past)
+    attention = _contrib(x, node, axes, heads, t.fixed(size), mask=4, bias=5, past=past)
+    if key is not None:
+        attention.key = key, _key_index(x, key, axes, attention)
+    return attention
 
 
 def _contrib(
@@ -227,7 +251,9 @@ def _contrib(
             raise NotFollowed("it is unidirectional over keys of another length, which CPU and CUDA align differently")
         attention.attend.append((_causal(axes, past or t.ZERO), None))
     if (key_mask := rules.optional(node, mask)) is not None:
-        _key_mask(x, attention, key_mask)
+        if (fill := _number(node, "mask_filter_value", -1e4)) > LARGEST_FILL:
+            raise NotFollowed(f"a fill of {fill:g} is too small to mask: its keys keep weight")
+        _key_mask(x, attention, key_mask, starts=node.op_type == "Attention")
     if (added := rules.optional(node, bias)) is not None:
         _masked(x, attention, added, rules.broadcast_index(x.shape(added), (axes.b, axes.h, axes.q, axes.k)))
     return attention
@@ -240,6 +266,8 @@ def _contrib_attention(x: Interpreter, node: ir.Node) -> Attention:
     assert weights is not None
     heads = int(_number(node, "num_heads", 0))
     batch, q_len = x.shape(data)[:2]
+    if _number(node, "past_present_share_buffer", 0):
+        raise NotFollowed("its cache is a buffer, whose length says nothing of how many keys are in it")
     past_value = rules.optional(node, 4)
     past = x.shape(past_value)[3] if past_value is not None else None
     axes = _axes(x, batch, t.integer(heads), q_len, q_len if past is None else t.add(past, q_len), past)
@@ -253,6 +281,10 @@ def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
     query, key, lengths = node.inputs[0], rules.optional(node, 1), rules.optional(node, 5)
     assert query is not None
     assert lengths is not None
+    if _number(node, "sliding_window_cache", 0):
+        raise NotFollowed("its cache drops the oldest keys, so that a key's place is not its position")
+    if _number(node, "smooth_softmax", 0):
+        raise NotFollowed("its smooth_softmax is a sink of 0, which no value of the graph holds")
     heads, groups = int(_number(node, "num_heads", 0)), int(_number(node, "kv_num_heads", 0))
     batch, q_len, width = x.shape(query)
     packed = key is None
@@ -265,7 +297,7 @@ def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
     attention = Attention(axes, heads, groups, head_size, scale, _number(node, "softcap", 0.0))
     length = t.add(x.term(lengths, (axes.b,)), t.ONE)
     offset = t.ZERO if past_key is None else t.sub(length, q_len)
-    attention.attend.append((t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE)), lengths))
+    attention.attend.append((_before(axes, length), lengths))
     if _number(node, "causal", 1):
         attention.attend.append((_causal(axes, offset), None))
         window = int(_number(node, "local_window_size", -1))
@@ -275,6 +307,8 @@ def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
             attention.attend.append((t.at_most_zero(t.sub(oldest, axes.k)), None))
     if (bias := rules.optional(node, 10)) is not None:
         _masked(x, attention, bias, rules.broadcast_index(x.shape(bias), (axes.b, axes.h, axes.q, axes.k)))
+    if key is not None:
+        attention.key = key, _key_index(x, key, axes, attention)
     attention.sink = rules.optional(node, 11)
     attention.empty_rows = "unknown"
     return attention
