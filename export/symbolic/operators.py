@@ -213,11 +213,19 @@ def _before(axes: Axes, length: Term) -> Term:
     return t.at_most_zero(t.add(t.sub(axes.k, length), t.ONE))
 
 
+def _count(node: ir.Node, name: str) -> int:
+    """Return a number of heads, which must be given."""
+    count = int(_number(node, name, 0))
+    if count < 1:
+        raise NotFollowed(f"its {name} is {count}")
+    return count
+
+
 def _multi_head_attention(x: Interpreter, node: ir.Node) -> Attention:
     """com.microsoft MultiHeadAttention."""
     query, key = node.inputs[0], rules.optional(node, 1)
     assert query is not None
-    heads = int(_number(node, "num_heads", 0))
+    heads = _count(node, "num_heads")
     if len(x.shape(query)) == 5:
         # [B, S, H, 3, D]: queries, keys and values packed.
         batch, q_len, _, _, size = x.shape(query)
@@ -264,7 +272,7 @@ def _contrib_attention(x: Interpreter, node: ir.Node) -> Attention:
     data, weights = node.inputs[:2]
     assert data is not None
     assert weights is not None
-    heads = int(_number(node, "num_heads", 0))
+    heads = _count(node, "num_heads")
     batch, q_len = x.shape(data)[:2]
     if _number(node, "past_present_share_buffer", 0):
         raise NotFollowed("its cache is a buffer, whose length says nothing of how many keys are in it")
@@ -273,7 +281,9 @@ def _contrib_attention(x: Interpreter, node: ir.Node) -> Attention:
     axes = _axes(x, batch, t.integer(heads), q_len, q_len if past is None else t.add(past, q_len), past)
     sizes = node.attributes.get("qkv_hidden_sizes")
     width = sizes.as_ints()[0] if sizes is not None else (t.fixed(x.shape(weights)[1]) or 0) // 3
-    return _contrib(x, node, axes, heads, width // heads if width else None, mask=3, bias=5, past=past)
+    if width % heads:
+        raise NotFollowed(f"its {width} columns of queries are not divided by {heads} heads")
+    return _contrib(x, node, axes, heads, width // heads or None, mask=3, bias=5, past=past)
 
 
 def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
@@ -285,7 +295,9 @@ def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
         raise NotFollowed("its cache drops the oldest keys, so that a key's place is not its position")
     if _number(node, "smooth_softmax", 0):
         raise NotFollowed("its smooth_softmax is a sink of 0, which no value of the graph holds")
-    heads, groups = int(_number(node, "num_heads", 0)), int(_number(node, "kv_num_heads", 0))
+    heads, groups = _count(node, "num_heads"), _count(node, "kv_num_heads")
+    if heads % groups:
+        raise NotFollowed(f"its {heads} heads don't share {groups} key heads evenly")
     batch, q_len, width = x.shape(query)
     packed = key is None
     size = t.exact_quotient(width, t.integer(heads + 2 * groups if packed else heads))
@@ -301,6 +313,8 @@ def _group_query_attention(x: Interpreter, node: ir.Node) -> Attention:
     if _number(node, "causal", 1):
         attention.attend.append((_causal(axes, offset), None))
         window = int(_number(node, "local_window_size", -1))
+        if window == 0:
+            raise NotFollowed("its window keeps no key")
         if window > 0:
             # It counts the query's own key.
             oldest = t.sub(t.add(axes.q, offset), t.integer(window - 1))

@@ -510,6 +510,14 @@ NOT_READ: dict[str, tuple[Form, str]] = {
         gqa(*CACHED, attributes={"sliding_window_cache": 1, "local_window_size": 3}, outputs=3),
         "its cache drops the oldest keys",
     ),
+    "window of no key": (
+        gqa(*GQKV, "less_one", "total", attributes={"local_window_size": 0}),
+        "its window keeps no key",
+    ),
+    "no heads": (mha("q", "k", "v", attributes={"num_heads": 0}), "its num_heads is 0"),
+    "no key heads": (gqa(*GQKV, "less_one", "total", kv_heads=0), "its kv_num_heads is 0"),
+    "uneven heads": (gqa(*GQKV, "less_one", "total", kv_heads=3), "2 heads don't share 3 key heads evenly"),
+    "heads that divide no hidden size": (attention(*XW, attributes={"num_heads": 3}), "not divided by 3 heads"),
     "smooth softmax": (gqa(*GQKV, "less_one", "total", attributes={"smooth_softmax": 1}), "is a sink of 0"),
     "packed MHA": (Form("PackedMultiHeadAttention", ("q", "k", "v", "", "mask", "lengths")), "cumulative lengths"),
     "packed": (Form("PackedAttention", ("x", "weights", "added", "mask", "lengths")), "cumulative lengths"),
@@ -628,13 +636,20 @@ def test_without_onnx_runtime_it_is_read_and_not_run(monkeypatch: pytest.MonkeyP
     assert site.note == "not run: ONNX Runtime is not installed, whose operator it is"
 
 
-def test_an_empty_batch_is_not_run_because_it_ends_the_process() -> None:
-    model = FORMS["GQA"].model
+@pytest.mark.parametrize(
+    ("name", "fixed", "note"),
+    [
+        # GroupQueryAttention divides by the size of its batch, and takes the process with it.
+        ("GQA window", {"B": 0}, "not run: its lengths are [0, 2, 5, 5]"),
+        ("MHA unidirectional", {"B": 1, "S": 40_000}, "not run: it takes a tensor of 3200000000 elements"),
+    ],
+)
+def test_what_ends_the_process_or_fills_its_memory_is_not_run(name: str, fixed: dict[str, int], note: str) -> None:
+    model = FORMS[name].model
     for value in model.graph.input:
-        if value.type.tensor_type.shape.dim:
-            dim = value.type.tensor_type.shape.dim[0]
-            if dim.dim_param == "B":
-                dim.dim_value = 0
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in fixed:
+                dim.dim_value = fixed[dim.dim_param]
     (site,) = inspect(model).sites
-    assert (site.mask, site.verified) == (Causal() & ROWS, False)
-    assert site.note == "not run: its lengths are [0, 2, 5, 5]"
+    assert site.mask == FORMS[name].mask
+    assert (site.verified, site.note) == (False, note)
