@@ -128,8 +128,9 @@ def test_traced_exports(zoo: Zoo, name: str, tmp_path: Path) -> None:
     path, names = tmp_path / "traced.onnx", list(inputs)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
+        # The exporter gives the wrapper's mode back to all that is in it, and other tests share the module.
         torch.onnx.export(
-            Positional(module, names),
+            Positional(module, names).eval(),
             tuple(inputs.values()),
             str(path),
             dynamo=False,
