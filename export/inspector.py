@@ -163,6 +163,7 @@ def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, 
     loaded, name = _load(model)
     try:
         passes.InlinePass()(loaded)
+        _import_domains(loaded.graph)
         passes.ShapeInferencePass()(loaded)
     except Exception as error:
         raise InspectError(f"{name} can't be read: {_first_line(error)}") from error
@@ -284,6 +285,12 @@ def _check_external_data(path: Path, model: ir.Model) -> None:
                     f"{path} misses its external data: {value.name!r} is in {str(tensor.location)!r}, which isn't "
                     "there; keep the model and its data in one folder"
                 )
+
+
+def _import_domains(graph: ir.Graph) -> None:
+    """Import the domains that an optimizer used and forgot to import: without them no shape is inferred at all."""
+    for node in graph.all_nodes():
+        graph.opset_imports.setdefault(node.domain, 1)
 
 
 def _first_line(error: Exception) -> str:

@@ -69,7 +69,7 @@ class Interpreter:
         node = value.producer()
         if (tensor := constant_of(value)) is not None:
             return tuple(t.integer(int(d)) for d in tensor.shape.numpy())
-        if node is not None and (rule := rules.SHAPES.get(node.op_type)) is not None and is_standard(node):
+        if node is not None and (rule := rules.shape_rule(node)) is not None:
             try:
                 return rule(self, node, value)
             except (NotFollowed, t.TooLarge):

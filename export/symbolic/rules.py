@@ -16,14 +16,18 @@ import onnx_ir as ir
 
 from . import terms as t
 from .terms import Term
-from .values import Index, NotFollowed, Reader, constant, describe, kind_of
+from .values import Index, NotFollowed, Reader, constant, describe, is_standard, kind_of
 
-__all__ = ["SHAPES", "TERMS", "element"]
+__all__ = ["SHAPES", "TERMS", "element", "shape_rule"]
 
 TermRule = Callable[[Reader, ir.Node, Index], Term | None]
 ShapeRule = Callable[[Reader, ir.Node, ir.Value], Index]
 TERMS: dict[str, TermRule] = {}
 SHAPES: dict[str, ShapeRule] = {}
+
+
+# Operators of ONNX Runtime that shape inference doesn't know, whose result has the shape of their first input.
+FUSED = ("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
 
 
 def _term(*operators: str) -> Callable[[TermRule], TermRule]:
@@ -637,6 +641,21 @@ def _split_shape(x: Reader, node: ir.Node, value: ir.Value) -> Index:
     axis, lengths = _split_lengths(x, node)
     shape = x.shape(_input(node, 0))
     return (*shape[:axis], lengths[_place(value)], *shape[axis + 1 :])
+
+
+def shape_rule(node: ir.Node) -> ShapeRule | None:
+    """Return the rule for the lengths of a node's outputs, if there is one."""
+    if node.domain == "com.microsoft":
+        return _same_shape if node.op_type in FUSED else _embedded_shape if node.op_type == EMBEDDING else None
+    return SHAPES.get(node.op_type) if is_standard(node) else None
+
+
+EMBEDDING = "EmbedLayerNormalization"
+
+
+def _embedded_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
+    """Token ids [B, S] and a table of words [V, E] give [B, S, E]."""
+    return (*x.shape(_input(node, 0)), x.shape(_input(node, 2))[1])
 
 
 def element(x: Reader, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
