@@ -26,10 +26,6 @@ TERMS: dict[str, TermRule] = {}
 SHAPES: dict[str, ShapeRule] = {}
 
 
-# Operators of ONNX Runtime that shape inference doesn't know, whose result has the shape of their first input.
-FUSED = ("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
-
-
 def _term(*operators: str) -> Callable[[TermRule], TermRule]:
     def register(rule: TermRule) -> TermRule:
         TERMS.update(dict.fromkeys(operators, rule))
@@ -643,21 +639,6 @@ def _split_shape(x: Reader, node: ir.Node, value: ir.Value) -> Index:
     return (*shape[:axis], lengths[_place(value)], *shape[axis + 1 :])
 
 
-def shape_rule(node: ir.Node) -> ShapeRule | None:
-    """Return the rule for the lengths of a node's outputs, if there is one."""
-    if node.domain == "com.microsoft":
-        return _same_shape if node.op_type in FUSED else _embedded_shape if node.op_type == EMBEDDING else None
-    return SHAPES.get(node.op_type) if is_standard(node) else None
-
-
-EMBEDDING = "EmbedLayerNormalization"
-
-
-def _embedded_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
-    """Token ids [B, S] and a table of words [V, E] give [B, S, E]."""
-    return (*x.shape(_input(node, 0)), x.shape(_input(node, 2))[1])
-
-
 def element(x: Reader, node: ir.Node, value: ir.Value, index: Index) -> Term | None:
     """Return the element of a node's output at an index, or None if no rule tells it."""
     if node.op_type == "Split":
@@ -782,7 +763,7 @@ def _gather_nd_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
 # Products: their elements are opaque, their shapes are not
 
 
-@_shape("MatMul", "FusedMatMul")
+@_shape("MatMul")
 def _matmul_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     a, b = x.shape(_input(node, 0)), x.shape(_input(node, 1))
     if len(a) < 2 or len(b) < 2:
@@ -826,3 +807,24 @@ def _reduce_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
     if _int(node, "keepdims", 1):
         return tuple(t.ONE if axis in axes else n for axis, n in enumerate(shape))
     return tuple(n for axis, n in enumerate(shape) if axis not in axes)
+
+
+def shape_rule(node: ir.Node) -> ShapeRule | None:
+    """Return the rule for the lengths of a node's outputs, if there is one."""
+    if node.domain == "com.microsoft":
+        return FUSED_SHAPES.get(node.op_type)
+    return SHAPES.get(node.op_type) if is_standard(node) else None
+
+
+def _embedded_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
+    """Token ids [B, S] and a table of words [V, E] give [B, S, E]."""
+    return (*x.shape(_input(node, 0)), x.shape(_input(node, 2))[1])
+
+
+# Operators of ONNX Runtime, which shape inference doesn't know.
+FUSED_SHAPES: dict[str, ShapeRule] = {
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), _same_shape),
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _same_shape),
+    "EmbedLayerNormalization": _embedded_shape,
+    "FusedMatMul": _matmul_shape,
+}

@@ -316,10 +316,9 @@ def _product(x: Interpreter, node: ir.Node, value: ir.Value, index: Index) -> Sc
     assert b is not None
     if any(_is_weight(operand) for operand in (a, b)):
         raise NoAttention(f"{describe(value)} multiplies by a weight, so it is no product of queries and keys")
-    scale = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
     if node.op_type == "Gemm" and len(node.inputs) > 2:
         raise NotFollowed(f"{describe(value)} adds a third input")
-    return Scores(node, index, a, b, scale)
+    return Scores(node, index, a, b)
 
 
 def _is_weight(value: ir.Value) -> bool:

@@ -281,11 +281,12 @@ def _heads(x: Interpreter, scores: Scores, axes: Axes) -> _Heads:
     queries = t.fixed(axes.h.args[2]) if axes.h.op == "symbol" else 0
     queries = None if queries is None else queries + 1
     past = _past(x, key_place, axes)
+    alpha = scores.product.attributes.get("alpha")
     return _Heads(
         queries,
         _key_heads(key_place.index, axes, queries),
         t.fixed(size),
-        query_place.scale * key_place.scale,
+        query_place.scale * key_place.scale * (1.0 if alpha is None else alpha.as_float()),
         past is None and _is_cross(query_place.value, key_place.value, axes),
         past,
     )
