@@ -72,7 +72,35 @@ class ConcatFusion(nn.Module):
         return output
 
 
-class SelfAttentionFusion(nn.Module):
+class _AttentionFusion(nn.Module):
+    """What fusions by a second attention have: its projections, over positions or over heads, and what follows it."""
+
+    mixes_positions: bool
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        head_dim: int,
+        bias: bool = True,
+        *,
+        dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        width = num_heads * head_dim
+        attended = width if self.mixes_positions else head_dim
+        self.num_heads, self.dropout = num_heads, dropout
+        self.q_proj, self.k_proj, self.v_proj = (
+            nn.Linear(attended, attended, bias, device=device, dtype=dtype) for _ in range(3)
+        )
+        self.norm = nn.LayerNorm(width, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.out_proj = nn.Linear(width, embed_dim, bias, device=device, dtype=dtype)
+
+
+class SelfAttentionFusion(_AttentionFusion):
     """A second self-attention over the concatenated heads, residual, layer norm, then a linear layer to E.
 
     It carries the first attention's mask. Without it, a valid row reads padding and the future through the
@@ -92,27 +120,6 @@ class SelfAttentionFusion(nn.Module):
     """
 
     mixes_positions = True
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        head_dim: int,
-        bias: bool = True,
-        *,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        width = num_heads * head_dim
-        self.num_heads, self.dropout = num_heads, dropout
-        self.q_proj, self.k_proj, self.v_proj = (
-            nn.Linear(width, width, bias, device=device, dtype=dtype) for _ in range(3)
-        )
-        self.norm = nn.LayerNorm(width, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.out_proj = nn.Linear(width, embed_dim, bias, device=device, dtype=dtype)
 
     def forward(
         self,
@@ -148,7 +155,7 @@ class SelfAttentionFusion(nn.Module):
         return (output, (key, value)) if use_cache else output
 
 
-class CrossHeadFusion(nn.Module):
+class CrossHeadFusion(_AttentionFusion):
     """Each token attends over its own H heads, residual, layer norm, then a linear layer to E.
 
     Heads can correct each other, and positions never mix: it needs no mask and no cache.
@@ -166,27 +173,6 @@ class CrossHeadFusion(nn.Module):
     """
 
     mixes_positions = False
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        head_dim: int,
-        bias: bool = True,
-        *,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        width = num_heads * head_dim
-        self.dropout = dropout
-        self.q_proj, self.k_proj, self.v_proj = (
-            nn.Linear(head_dim, head_dim, bias, device=device, dtype=dtype) for _ in range(3)
-        )
-        self.norm = nn.LayerNorm(width, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.out_proj = nn.Linear(width, embed_dim, bias, device=device, dtype=dtype)
 
     def forward(self, heads_BHSV: Tensor | Sequence[Tensor]) -> Tensor:
         """[B, H, S, V], or a list of H tensors [B, S, V], to [B, S, E]."""

@@ -157,7 +157,6 @@ def _onnx_type(spec: TensorSpec, dtype: Any) -> onnx_ir.DataType:
 
     if dtype is None:
         return ir.DataType.BOOL if spec.dims == "bhqk" else ir.DataType.INT64
-    kind = np.dtype(dtype).kind
-    if kind not in ("b" if spec.dims == "bhqk" else "iu" if spec.dims in ("b", "bq") else "biu"):
+    if np.dtype(dtype).kind.replace("u", "i") not in spec.kinds:
         raise ValueError(f"mask tensor {spec.name!r} is {spec.shape}; got dtype {np.dtype(dtype)}")
     return ir.DataType.from_numpy(np.dtype(dtype))

@@ -40,8 +40,7 @@ def _kind(tensor: Any) -> str:
 
 
 def _check_dtype(spec: TensorSpec, tensor: Any) -> None:
-    kinds = "b" if spec.dims == "bhqk" else "i" if spec.dims in ("b", "bq") else "bi"
-    if _kind(tensor) not in kinds:
+    if _kind(tensor) not in spec.kinds:
         raise TypeError(
             f"mask tensor {spec.name!r} is {spec.shape}; got dtype {tensor.dtype}. True, or a value that is not the "
             "pad, means attend; mask_helpers turns other conventions into it"

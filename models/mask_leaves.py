@@ -160,6 +160,11 @@ class TensorSpec:
         return len(self.dims)
 
     @property
+    def kinds(self) -> str:
+        """The kinds of its elements: "b" for bool, "i" for integers."""
+        return {"b": "i", "bq": "i", "bhqk": "b"}.get(self.dims, "bi")
+
+    @property
     def shape(self) -> str:
         """Its shape as people write it."""
         return _SHAPES[self.dims]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from . import terms as t
 from .algebra import Axes
@@ -130,12 +133,7 @@ def _by_ones_and_zeros(term: Term, axes: Axes) -> Term | None:
             for mask, value in zip(masks, values, strict=True)
         }
         results[values] = t.substitute(term, numbers)
-    # Arithmetic makes a mask of ones and zeros only if it ends in nothing or in a fill.
-    numbers_left = [leaf for result in results.values() if t.is_choice(result) for leaf, _ in _leaves(result, t.TRUE)]
-    if not all(t.is_choice(result) for result in results.values()) or not all(
-        leaf.op == "number" and (float(leaf.args[0]) == 0 or is_fill(leaf) or math.isnan(float(leaf.args[0])))
-        for leaf in numbers_left
-    ):
+    if not all(map(_ends_in_nothing_or_a_fill, results.values())):
         return None
     axes.assumes.update((mask.args[0], "binary") for mask in masks)
     chosen = results[(0,) * len(masks)]
@@ -148,12 +146,19 @@ def _by_ones_and_zeros(term: Term, axes: Axes) -> Term | None:
     return chosen
 
 
+def _ends_in_nothing_or_a_fill(result: Term) -> bool:
+    """Return whether a term is what arithmetic makes of a mask of ones and zeros; NaN is a fill that went wrong."""
+    return t.is_choice(result) and all(
+        leaf.op == "number" and (float(leaf.args[0]) == 0 or is_fill(leaf) or math.isnan(float(leaf.args[0])))
+        for leaf, _ in _leaves(result, t.TRUE)
+    )
+
+
 def mask_as_int(mask: Term) -> Term:
     """Return a mask element as an integer, whatever its type."""
     return t.load("int", *mask.args)
 
 
-def _float_like(term: Term):  # type: ignore[no-untyped-def]
-    import numpy as np
-
+def _float_like(term: Term) -> Any:
+    """Return the numpy type of the numbers in a term."""
     return next((type(a.args[0]) for a in t.atoms_of(term) if a.op == "number"), np.float32)

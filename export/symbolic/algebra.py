@@ -68,7 +68,7 @@ class Axes:
     def letters(self, load: Term) -> str:
         """Name each index of a load by its axis: b, h, q, k, p (with a cache), 1 (of an axis of length 1), or ?."""
         name, index = load.args
-        known = {self.b: "b", self.h: "h", self.k: "k", self.p: "p"} | {self.q: "q"}
+        known = {self.b: "b", self.h: "h", self.k: "k", self.p: "p", self.q: "q"}
         shape = self.shape_of(name) or (None,) * len(index)
         return "".join(
             "1" if n is t.ONE else known.get(i, "?") if i is not t.ZERO else "0"

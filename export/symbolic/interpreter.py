@@ -42,8 +42,6 @@ class Interpreter:
         self.by_name: dict[str, ir.Value] = {}
         # Elements that are no scores of an attention, and why: looked for once.
         self.no_scores: dict[tuple[ir.Value, Index], NotFollowed] = {}
-        # Why a value was not looked into, where that was for more than the lack of a rule.
-        self.reasons: dict[ir.Value, str] = {}
 
     def dimension(self, name: str) -> Term:
         """Return the symbol of a length, which is at least 1."""
@@ -100,13 +98,10 @@ class Interpreter:
             return self._constant(value, tensor, index)
         node = value.producer()
         if node is not None and is_standard(node):
-            try:
+            with contextlib.suppress(NotFollowed, t.TooLarge):
                 found = rules.element(self, node, value, index)
-            except (NotFollowed, t.TooLarge) as error:
-                found = None
-                self.reasons.setdefault(value, str(error))
-            if found is not None:
-                return found
+                if found is not None:
+                    return found
         return self.opaque(value, index)
 
     def opaque(self, value: ir.Value, index: Index) -> Term:
