@@ -95,7 +95,7 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
 
 
 def _reference(model: ir.Model, names: list[str]) -> Run:
-    from .reference import evaluator
+    from ..twins import evaluator
 
     run_all = evaluator(ir.to_proto(model)).run
 
