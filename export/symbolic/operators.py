@@ -42,6 +42,8 @@ class Attention:
         Booleans that all must hold, each with the value that it comes from.
     bias : list of ir.Value
         What is added to the scores.
+    addends : list of (ir.Value, Index, tuple of Term)
+        Each input that holds a bias: the element of it that is read, and the bias in that.
     """
 
     axes: Axes
@@ -56,6 +58,7 @@ class Attention:
     key: tuple[ir.Value, Index] | None = None
     attend: list[tuple[Term, ir.Value | None]] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
+    addends: list[tuple[ir.Value, Index, tuple[Term, ...]]] = field(default_factory=list)
 
 
 def read(x: Interpreter, node: ir.Node) -> Attention | None:
@@ -176,6 +179,8 @@ def _masked(x: Interpreter, attention: Attention, mask: ir.Value, index: Index) 
         # By the specification such a row is weighed alike; ONNX Runtime makes it zero.
         attention.empty_rows = "unknown"
     attention.bias += [origin(x, part, mask, index) for part in added.bias]
+    if added.bias:
+        attention.addends.append((mask, index, tuple(added.bias)))
 
 
 def _key_mask(x: Interpreter, attention: Attention, mask: ir.Value, *, starts: bool) -> None:

@@ -46,6 +46,8 @@ class Scores:
         Booleans that all must hold.
     masks, bias : list of ir.Value
         The values that mask, and that are added; `rows`, those that are the same for all keys: they change nothing.
+    addends : list of (ir.Value, Index, tuple of Term)
+        Each operand that was added to scores and holds a bias: the element of it that is read, and the bias in that.
     fills : list of float
         What masked scores get; `replaced` whether a fill takes the score's place.
     sink : ir.Value or None
@@ -63,6 +65,7 @@ class Scores:
     masks: list[ir.Value] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
     rows: list[ir.Value] = field(default_factory=list)
+    addends: list[tuple[ir.Value, Index, tuple[Term, ...]]] = field(default_factory=list)
     fills: list[float] = field(default_factory=list)
     replaced: bool = False
     sink: ir.Value | None = None
@@ -176,6 +179,8 @@ def _add(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     scores.attend += added.attend
     scores.fills += added.fills
     scores.masks += [other] * len(added.attend)
+    if added.bias:
+        scores.addends.append((other, _at(x, other, index), tuple(added.bias)))
     if axes.k in set(t.atoms_of(term)):
         scores.bias += [origin(x, part, other, index) for part in added.bias]
     elif added.bias:

@@ -19,7 +19,7 @@ from .terms import Term
 from .values import Index, NotFollowed, constant_of, is_standard
 from .weights import Weights, follow_weights
 
-__all__ = ["Site", "Unlifted", "find_sites"]
+__all__ = ["Place", "Site", "Unlifted", "einsum_operands", "factor_of", "find_sites", "trace"]
 
 
 @dataclass
@@ -59,6 +59,8 @@ class Site:
         What the values are multiplied with.
     added : tuple of ir.Value
         What is in the scores beside the product and the mask.
+    read : Scores or Attention
+        What was read: the scores taken apart, or the operator.
     """
 
     node: ir.Node
@@ -83,6 +85,7 @@ class Site:
     score_scale: float | None = None
     weights: ir.Value | None = None
     added: tuple[ir.Value, ...] = ()
+    read: Scores | operators.Attention | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,7 @@ def _decomposed(x: Interpreter, node: ir.Node) -> Site | None:
         scores.scale if scores.index == index else None,
         weights.value,
         tuple(dict.fromkeys((*scores.bias, *scores.rows, *([scores.sink] if scores.sink else [])))),
+        scores,
     )
 
 
@@ -211,7 +215,7 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
     kv_heads = found.kv_heads
     if found.key is not None and kv_heads == found.q_heads:
         # Heads that were repeated before the operator are counted once.
-        kv_heads = _key_heads(_trace(x, *found.key).index, found.axes, found.q_heads)
+        kv_heads = _key_heads(trace(x, *found.key).index, found.axes, found.q_heads)
     return Site(
         node,
         f"{node.domain or 'ai.onnx'}.{node.op_type}",
@@ -230,6 +234,7 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
         t.both(*(term for term, _ in found.attend)),
         tuple(dict.fromkeys(value for _, value in found.attend if value is not None)),
         x,
+        read=found,
     )
 
 
@@ -267,13 +272,13 @@ def _heads(x: Interpreter, scores: Scores, axes: Axes) -> _Heads:
     element = t.symbol("d", t.ZERO, t.sub(size, t.ONE))
     batch, (i, j) = scores.index[:-2], scores.index[-2:]
     if scores.product.op_type == "Einsum":
-        a, b = _einsum(scores.product, scores.index, element)
+        a, b = einsum_operands(scores.product, scores.index, element)
     else:
         a = (*batch, i, element)
         b = (*batch, element, j) if not _flag(scores.product, "transB") else (*batch, j, element)
         if _flag(scores.product, "transA"):
             a = (*batch, element, i)
-    query_place, key_place = _trace(x, scores.query, a), _trace(x, scores.key, b)
+    query_place, key_place = trace(x, scores.query, a), trace(x, scores.key, b)
     q, k = axes.q, axes.k
     of_query, of_key = ({atom for i in place.index for atom in t.atoms_of(i)} for place in (query_place, key_place))
     if k in of_query or q in of_key:
@@ -292,7 +297,7 @@ def _heads(x: Interpreter, scores: Scores, axes: Axes) -> _Heads:
     )
 
 
-def _past(x: Interpreter, key: _Place, axes: Axes) -> Term | None:
+def _past(x: Interpreter, key: Place, axes: Axes) -> Term | None:
     """Return the number of cached keys: those that a Concat puts before the keys of this run."""
     node = key.value.producer()
     if node is None or node.op_type != "Concat" or node.inputs[0] is None:
@@ -305,7 +310,7 @@ def _flag(node: ir.Node, name: str) -> bool:
     return name in node.attributes and bool(node.attributes[name].as_int())
 
 
-def _einsum(node: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
+def einsum_operands(node: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
     equation = node.attributes["equation"].as_string().replace(" ", "")
     operands, _, result = equation.partition("->")
     names = operands.split(",")
@@ -320,13 +325,13 @@ def _einsum(node: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     value: ir.Value
     index: Index
     scale: float
 
 
-def _trace(x: Interpreter, value: ir.Value, index: Index) -> _Place:
+def trace(x: Interpreter, value: ir.Value, index: Index) -> Place:
     """Follow an operand up through what only moves or scales it."""
     scale = 1.0
     index = rules.broadcast_index(x.shape(value), index)
@@ -337,16 +342,16 @@ def _trace(x: Interpreter, value: ir.Value, index: Index) -> _Place:
             except NotFollowed:
                 break
             continue
-        factor = _factor(x, node)
+        factor = factor_of(x, node)
         if factor is None:
             break
         value, times = factor
         scale *= times
         index = rules.broadcast_index(x.shape(value), index)
-    return _Place(value, index, scale)
+    return Place(value, index, scale)
 
 
-def _factor(x: Interpreter, node: ir.Node) -> tuple[ir.Value, float] | None:
+def factor_of(x: Interpreter, node: ir.Node) -> tuple[ir.Value, float] | None:
     """Return the scaled operand and the number, where a node scales by a number."""
     if node.op_type not in ("Mul", "Div"):
         return None

@@ -1,0 +1,347 @@
+"""Every attention that was understood becomes one node, `maskport::Attention`, whatever wrote it.
+
+The node lives only inside the optimizer. Shapes: B batch, Q queries, K keys, H heads, D size of a head.
+
+inputs      query [B, Q, Hq * D], key [B, K, Hkv * D], value [B, K, Hkv * Dv], bias (broadcastable to [B, Hq, Q, K]),
+            sink [Hq], past_key and past_value [B, Hkv, P, D], then the tensors of the mask
+outputs     [B, Q, Hq * Dv]; with a cache also present_key and present_value [B, Hkv, P + K, D]
+attributes  see `Site`; a query's head h reads the keys' head h // (Hq // Hkv)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
+
+from ...models.masks import Mask
+from ..symbolic import rules, sites
+from ..symbolic import terms as t
+from ..symbolic.interpreter import Interpreter, deep_stack
+from ..symbolic.terms import Term
+from ..symbolic.values import Index, NotFollowed, describe
+from .operands import Located, Operands, Result, operands_of, places
+
+__all__ = ["ATTENTION", "DOMAIN", "Inputs", "Site", "canonicalize", "is_site"]
+
+DOMAIN, ATTENTION = "maskport", "Attention"
+# The mask's tensors come after these.
+FIXED_INPUTS = ("query", "key", "value", "bias", "sink", "past_key", "past_value")
+# Beside a score the lowest numbers are all the same, and their sums must stay finite.
+LOWEST = {ir.DataType.FLOAT16: -3e4}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the attributes of a canonical node say.
+
+    Attributes
+    ----------
+    name, form : str
+        The attention's name, and what it was: "decomposed" or an operator.
+    mask : Mask
+        Which keys a query attends; `tensors`, the names in it, in the order of the node's last inputs.
+    q_heads, kv_heads, head_size, v_head_size : int
+        Hq, Hkv, D of queries and keys, D of values.
+    scale, softcap : float
+        Factor of the scores, and their bound or 0.
+    empty_rows : str
+        What the source gives for a row without keys: "zero", "mean", "nan" or "unknown".
+    cross : bool
+        Whether keys come from another sequence.
+    """
+
+    name: str
+    form: str
+    mask: Mask
+    tensors: tuple[str, ...]
+    q_heads: int
+    kv_heads: int
+    head_size: int
+    v_head_size: int
+    scale: float
+    softcap: float
+    empty_rows: str
+    cross: bool
+
+    def attributes(self) -> dict[str, object]:
+        """Return the node's attributes."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = values.pop("tensors")
+        values |= {"mask": str(self.mask), "cross": int(self.cross)}
+        # A list without elements has no type.
+        return values | ({"mask_tensors": list(tensors)} if tensors else {})
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Site:
+        """Read a node's attributes."""
+        values = {name: attribute.value for name, attribute in node.attributes.items()}
+        tensors = tuple(values.pop("mask_tensors", ()))
+        values |= {"mask": Mask.parse(values["mask"]), "cross": bool(values["cross"])}
+        return cls(tensors=tensors, **values)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a canonical node, by name."""
+
+    query: ir.Value
+    key: ir.Value
+    value: ir.Value
+    bias: ir.Value | None
+    sink: ir.Value | None
+    past_key: ir.Value | None
+    past_value: ir.Value | None
+    tensors: dict[str, ir.Value]
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Inputs:
+        """Read a node's inputs."""
+        names = Site.of(node).tensors
+        fixed, rest = node.inputs[: len(FIXED_INPUTS)], node.inputs[len(FIXED_INPUTS) :]
+        return cls(*fixed, dict(zip(names, rest, strict=True)))  # type: ignore[arg-type]
+
+
+def is_site(node: ir.Node) -> bool:
+    """Return whether a node is a canonical attention."""
+    return (node.domain, node.op_type) == (DOMAIN, ATTENTION)
+
+
+def canonicalize(
+    model: ir.Model, found: Sequence[sites.Site], names: dict[ir.Node, str]
+) -> tuple[list[ir.Node], dict[str, str]]:
+    """Replace attention by canonical nodes, in place.
+
+    Parameters
+    ----------
+    model : ir.Model
+        The model that the sites were found in.
+    found : sequence of Site
+        What `find_sites` found, and `verify` did not refuse.
+    names : dict
+        The name of each site, by its node.
+
+    Returns
+    -------
+    nodes : list of ir.Node
+        The canonical nodes, in the graph's order.
+    refused : dict
+        Why a site was left as it was, by its name.
+    """
+    plans: list[tuple[sites.Site, _Plan]] = []
+    refused: dict[str, str] = {}
+    for site in found:
+        # The graph is only changed when all is read: values that are replaced can't be followed any more.
+        try:
+            with deep_stack():
+                plans.append((site, _plan(site, names[site.node])))
+        except (NotFollowed, t.TooLarge, RecursionError) as error:
+            refused[names[site.node]] = str(error) or type(error).__name__
+    nodes = [_replace(site, plan) for site, plan in plans]
+    if nodes:
+        model.graph.opset_imports.setdefault(DOMAIN, 1)
+        passes.RemoveUnusedNodesPass()(model)
+    return nodes, refused
+
+
+@dataclass(frozen=True)
+class _Plan:
+    site: Site
+    operands: Operands
+    bias: tuple[tuple[ir.Value, bool], ...]
+    sink: ir.Value | None
+    tensors: tuple[ir.Value, ...]
+    result_dims: tuple[int | str | None, ...]
+
+
+def _plan(site: sites.Site, name: str) -> _Plan:
+    x = site.interpreter
+    operands = operands_of(site)
+    mask = site.mask.simplify()
+    named = {}
+    for tensor, spec in mask.tensors.items():
+        value = x.by_name.get(tensor)
+        if value is None:
+            raise NotFollowed(f"the tensor {tensor!r} of its mask is no value of the graph")
+        if spec.rank is not None and value.shape is not None and len(value.shape) != spec.rank:
+            raise NotFollowed(f"the tensor {tensor!r} of its mask has rank {len(value.shape)}, not {spec.rank}")
+        named[tensor] = value
+    assert site.q_heads is not None
+    described = Site(
+        name,
+        site.form,
+        mask,
+        tuple(named),
+        site.q_heads,
+        operands.kv_heads,
+        operands.head_size,
+        operands.v_head_size,
+        operands.scale,
+        site.softcap,
+        site.empty_rows,
+        site.cross,
+    )
+    batch = t.length(site.axes.b)
+    dims = tuple(_dim(n) for n in (batch, site.axes.q_len)) + (site.q_heads * operands.v_head_size,)
+    return _Plan(described, operands, _bias(site), _sink(site), tuple(named.values()), dims)
+
+
+def _dim(length: Term) -> int | str | None:
+    fixed = t.fixed(length)
+    if fixed is not None:
+        return fixed
+    return str(length.args[0]) if length.op == "symbol" else None
+
+
+def _bias(site: sites.Site) -> tuple[tuple[ir.Value, bool], ...]:
+    """Return what is added to scores beside the mask, and whether a value holds fills of the mask, too."""
+    assert site.read is not None
+    x = site.interpreter
+    found: list[tuple[ir.Value, bool]] = []
+    for value, index, terms in site.read.addends:
+        if site.axes.k not in {atom for term in terms for atom in t.atoms_of(term)} and site.sink is None:
+            continue
+        parts = [_addend(x, value, index, term) for term in terms]
+        if all(part is not None for part in parts):
+            found += [(part, False) for part in parts if part is not None]
+        else:
+            found.append((value, True))
+    return tuple(dict.fromkeys(found))
+
+
+def _addend(x: Interpreter, value: ir.Value, index: Index, term: Term) -> ir.Value | None:
+    """Return the addend of a value that is a bias alone."""
+    waiting = [value]
+    for addend in waiting:
+        if len(waiting) > 32:
+            return None
+        if x.term(addend, rules.broadcast_index(x.shape(addend), index)) is term:
+            return addend
+        node = addend.producer()
+        if node is not None and node.op_type in ("Add", "Identity"):
+            waiting += [v for v in node.inputs if v is not None]
+    return None
+
+
+def _sink(site: sites.Site) -> ir.Value | None:
+    if site.read is None or site.read.sink is None:
+        return None
+    x, sink, axes = site.interpreter, site.read.sink, site.axes
+    index = (axes.h,) if len(x.shape(sink)) == 1 else (axes.b, axes.h, axes.q, t.ZERO)
+    for place in places(x, sink, index):
+        if place.index == (axes.h,) and place.scale == 1:
+            return place.value
+    raise NotFollowed(f"its sink {describe(sink)} is not one number for each head")
+
+
+def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
+    """Put the canonical node before what makes the result, and let it make the result."""
+    operands, described = plan.operands, plan.site
+    tape = ir.tape.Tape()
+    inputs: list[ir.Value | None] = [
+        _to_bse(tape, operands.query, described.q_heads, described.head_size),
+        _to_bse(tape, operands.key, described.kv_heads, described.head_size),
+        _to_bse(tape, operands.value, described.kv_heads, described.v_head_size),
+        _joined_bias(tape, plan.bias, described.q_heads),
+        plan.sink,
+        operands.cache and operands.cache.past_key,
+        operands.cache and operands.cache.past_value,
+        *plan.tensors,
+    ]
+    output, *presents = tape.op_multi_out(
+        ATTENTION, inputs, described.attributes(), num_outputs=1 if operands.cache is None else 3, domain=DOMAIN
+    )
+    node = output.producer()
+    assert node is not None
+    output.dtype, output.shape = operands.result.value.dtype, ir.Shape(plan.result_dims)
+    node.metadata_props["maskport.site"] = described.name
+    replaced = operands.result.value
+    made = _from_bse(tape, output, operands.result, described)
+    made.dtype, made.shape = replaced.dtype, replaced.shape
+    producer = replaced.producer()
+    assert producer is not None
+    assert producer.graph is not None
+    for new in tape.nodes:
+        new.metadata_props.update({k: v for k, v in site.node.metadata_props.items() if k.startswith("pkg.")})
+    producer.graph.insert_before(producer, tape.nodes)
+    _take_over(replaced, made)
+    if operands.cache is not None:
+        for old, new in zip((operands.cache.present_key, operands.cache.present_value), presents, strict=True):
+            if old is not None:
+                new.dtype, new.shape = old.dtype, old.shape
+                _take_over(old, new)
+    return node
+
+
+def _take_over(old: ir.Value, new: ir.Value) -> None:
+    """Let a value take another's place, and its name if it is an output of the model."""
+    name = old.name
+    is_output = old.is_graph_output()
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    if is_output:
+        old.name, new.name = None, name
+
+
+def _ints(tape: ir.tape.Tape, *numbers: int) -> ir.Value:
+    return tape.op("Constant", [], {"value_ints": list(numbers)})
+
+
+def _to_bse(tape: ir.tape.Tape, located: Located, heads: int, size: int) -> ir.Value:
+    """Return [B, S, H * D] of an operand."""
+    value, layout = located.value, located.layout
+    if layout in ("BSE", "BSD"):
+        return value
+    dims: Sequence[int | ir.SymbolicDim | None] = value.shape if value.shape is not None else ()
+    dtype = value.dtype
+    batch: object = dims[0] if dims else None
+    length: object = dims[1 if layout != "BHSD" else 2] if dims else None
+    if layout == "(BH)SD":
+        shape = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
+        value, batch = tape.op("Reshape", [value, shape]), None
+    if layout != "BSHD":
+        value = tape.op("Transpose", [value], {"perm": [0, 2, 1, 3]})
+    value = tape.op("Reshape", [value, _ints(tape, 0, 0, heads * size)])
+    value.dtype, value.shape = dtype, ir.Shape([batch, length, heads * size])  # type: ignore[list-item]
+    return value
+
+
+def _from_bse(tape: ir.tape.Tape, value: ir.Value, result: Result, site: Site) -> ir.Value:
+    """Return the result in the layout that it had."""
+    if result.layout in ("BSE", "BSD"):
+        return value
+    dtype = value.dtype
+    value = tape.op("Reshape", [value, _ints(tape, 0, 0, site.q_heads, site.v_head_size)])
+    value.dtype = dtype
+    if result.layout != "BSHD":
+        value = tape.op("Transpose", [value], {"perm": [0, 2, 1, 3]})
+        value.dtype = dtype
+    if result.layout == "(BH)SD":
+        shape = tape.op("Concat", [_ints(tape, -1), tape.op("Shape", [value], {"start": 2})], {"axis": 0})
+        value = tape.op("Reshape", [value, shape])
+    return value
+
+
+def _joined_bias(tape: ir.tape.Tape, parts: Sequence[tuple[ir.Value, bool]], heads: int) -> ir.Value | None:
+    """Return the sum of biases, [B or 1, H or 1, Q or 1, K or 1]."""
+    total: ir.Value | None = None
+    for value, holds_fills in parts:
+        part = value
+        rank = len(value.shape) if value.shape is not None else 4
+        if rank == 3 and value.shape is not None and value.shape[0] != 1:
+            shape = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
+            part = tape.op("Reshape", [value, shape])
+        elif rank < 4:
+            part = tape.op("Unsqueeze", [value, _ints(tape, *range(4 - rank))])
+        part.dtype = value.dtype
+        if holds_fills and value.dtype is not None:
+            lowest = np.asarray(LOWEST.get(value.dtype, -1e30), value.dtype.numpy())
+            part = tape.op("Max", [part, tape.op("Constant", [], {"value": ir.tensor(lowest)})])
+            part.dtype = value.dtype
+        if total is not None:
+            dtype, part = total.dtype, tape.op("Add", [total, part])
+            part.dtype = dtype
+        total = part
+    return total
