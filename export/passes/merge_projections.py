@@ -1,0 +1,222 @@
+"""Merge products of one input with constant weights into one product, whose result is split."""
+
+from __future__ import annotations
+
+__all__ = ["MergeProjectionsPass"]
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import InPlacePass, PassResult
+
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+# The first operator set in which Split takes its sizes as an input.
+SPLIT_SIZES_OPSET = 13
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """A product ``x @ weight + bias``: its nodes, its result, and its constants as the graph has them."""
+
+    nodes: tuple[ir.Node, ...]
+    result: ir.Value
+    weight: ir.Value
+    bias: ir.Value | None
+    transposed: bool
+
+    @property
+    def width(self) -> int:
+        shape = _constant(self.weight).shape
+        return shape.numpy()[0 if self.transposed else 1]
+
+    @property
+    def dtype(self) -> ir.DataType:
+        return _constant(self.weight).dtype
+
+    def weights(self) -> np.ndarray:
+        array = _constant(self.weight).numpy()
+        return array.T if self.transposed else array
+
+    def biases(self) -> np.ndarray:
+        if self.bias is None:
+            return np.zeros(self.width, self.dtype.numpy())
+        return _constant(self.bias).numpy().reshape(self.width)
+
+
+class MergeProjectionsPass(InPlacePass):
+    """Merge projections of one input that meet before the next projection: query, key and value, or gate and up.
+
+    ``x`` is [B, S, E] or [T, E]; the results are split along the last axis, in the order of the graph. A product is a
+    MatMul, a MatMul and an Add, or a Gemm. Weights that another product uses too stay for it, and projections that
+    share their weights share the merged ones. Products that nothing uses are left alone.
+    """
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Merge in place; the model is modified if any products were merged."""
+        if model.opset_imports.get("", 0) < SPLIT_SIZES_OPSET:
+            return PassResult(model, modified=False)
+        graph = model.graph
+        by_input: dict[tuple[ir.Value, ir.Graph | None, ir.DataType], list[_Projection]] = defaultdict(list)
+        for node in graph.all_nodes():
+            if projection := _projection(node):
+                x = node.inputs[0]
+                assert x is not None
+                by_input[x, node.graph, projection.dtype].append(projection)
+        made: dict[tuple[ir.Value | None, ...], _Merged] = {}
+        groups = [(x, group) for (x, _, _), all_ in by_input.items() for group in _meeting(all_) if len(group) > 1]
+        for x, group in groups:
+            _merge(graph, x, group, made)
+        return PassResult(model, modified=bool(groups))
+
+
+def _constant(value: ir.Value) -> ir.TensorProtocol:
+    tensor = ir.convenience.get_const_tensor(value)
+    assert tensor is not None
+    return tensor
+
+
+def _is_constant(value: ir.Value | None, rank: int) -> bool:
+    if value is None or value.is_graph_input():
+        return False
+    tensor = ir.convenience.get_const_tensor(value)
+    return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) == rank
+
+
+def _projection(node: ir.Node) -> _Projection | None:
+    """Read a projection that begins at a node."""
+    if node.domain != "" or node.op_type not in ("MatMul", "Gemm") or not _is_constant(node.inputs[1], 2):
+        return None
+    x, weight, (product,) = node.inputs[0], node.inputs[1], node.outputs
+    if x is None or weight is None or ir.convenience.get_const_tensor(x) is not None:
+        return None
+    if node.op_type == "MatMul":
+        found = _with_added_bias(_Projection((node,), product, weight, None, False))
+    else:
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+        if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
+            return None
+        found = _Projection((node,), product, weight, bias, bool(attributes.get("transB", 0)))
+        if bias is not None and not (_is_bias(bias, found.width) and attributes.get("beta", 1.0) == 1.0):
+            return None
+    used = found.result.uses() or found.result.is_graph_output()
+    return found if used else None
+
+
+def _with_added_bias(bare: _Projection) -> _Projection:
+    """Take in the Add that alone uses the product, where what it adds is constant along the last axis."""
+    uses = tuple(bare.result.uses())
+    if len(uses) != 1 or bare.result.is_graph_output():
+        return bare
+    add, index = uses[0]
+    if (add.domain, add.op_type, add.graph) != ("", "Add", bare.nodes[0].graph):
+        return bare
+    bias = add.inputs[1 - index]
+    if bias is None or not _is_bias(bias, bare.width):
+        return bare
+    return _Projection((*bare.nodes, add), add.outputs[0], bare.weight, bias, bare.transposed)
+
+
+def _is_bias(value: ir.Value, width: int) -> bool:
+    return _is_constant(value, 1) and tuple(_constant(value).shape) == (width,)
+
+
+def _meeting(projections: list[_Projection]) -> Iterator[list[_Projection]]:
+    """Group projections whose results meet in a node before the next projection.
+
+    Keys and values of one cross attention meet; those of different layers, which also read one input, don't: merged,
+    they would have to be kept until the last layer.
+    """
+    groups: list[tuple[set[ir.Node], list[_Projection]]] = []
+    for projection in projections:
+        nodes, members = _reached(projection), [projection]
+        for group in [group for group in groups if group[0] & nodes]:
+            groups.remove(group)
+            nodes |= group[0]
+            members += group[1]
+        groups.append((nodes, members))
+    return ([p for p in projections if p in members] for _, members in groups)
+
+
+def _reached(projection: _Projection) -> set[ir.Node]:
+    """Return the nodes that depend on a projection, up to the next product with constant weights."""
+    reached: set[ir.Node] = set()
+    waiting = [projection.result]
+    while waiting:
+        for node in waiting.pop().consumers():
+            if node not in reached and not _multiplies_weights(node):
+                reached.add(node)
+                waiting += node.outputs
+    return reached
+
+
+def _multiplies_weights(node: ir.Node) -> bool:
+    # MatMulInteger and com.microsoft's MatMulNBits, too.
+    if "MatMul" not in node.op_type and node.op_type not in ("Gemm", "Conv"):
+        return False
+    return any(value is not None and ir.convenience.get_const_tensor(value) is not None for value in node.inputs[1:2])
+
+
+def _merge(
+    graph: ir.Graph, x: ir.Value, group: list[_Projection], made: dict[tuple[ir.Value | None, ...], _Merged]
+) -> None:
+    key = (*(p.weight for p in group), *(p.bias for p in group))
+    if key not in made:
+        made[key] = _merged_constants(graph, group)
+    constants, first = made[key], group[0].nodes[0]
+    place = first.graph
+    assert place is not None
+    width = sum(p.width for p in group)
+    tape = ir.tape.Tape()
+    whole = _like(tape.op("MatMul", [x, constants.weight]), group[0].result, width)
+    if constants.bias is not None:
+        whole = _like(tape.op("Add", [whole, constants.bias]), group[0].result, width)
+    parts = tape.op_multi_out("Split", [whole, constants.widths], {"axis": -1}, num_outputs=len(group))
+    for node in tape.nodes:
+        node.metadata_props.update(first.metadata_props)
+    place.insert_before(first, tape.nodes)
+    for part, projection in zip(parts, group, strict=True):
+        _like(part, projection.result, projection.width).name = projection.result.name
+        projection.result.replace_all_uses_with(part, replace_graph_outputs=True)
+        place.remove(projection.nodes, safe=True)
+    for value in key:
+        if value is not None and value.is_initializer() and not value.uses() and value.graph is not None:
+            value.graph.initializers.pop(str(value.name), None)
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """The constants of a merged product."""
+
+    weight: ir.Value
+    bias: ir.Value | None
+    widths: ir.Value
+
+
+def _merged_constants(graph: ir.Graph, group: list[_Projection]) -> _Merged:
+    name = "+".join(str(p.weight.name) for p in group)
+    weight = _initializer(graph, name, np.concatenate([p.weights() for p in group], axis=1))
+    bias = None
+    if any(p.bias for p in group):
+        bias = _initializer(graph, f"{name}.bias", np.concatenate([p.biases() for p in group]))
+    return _Merged(weight, bias, _initializer(graph, f"{name}.widths", np.array([p.width for p in group], np.int64)))
+
+
+def _initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    while name in graph.initializers:
+        name += "'"
+    tensor = ir.tensor(array, name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def _like(value: ir.Value, other: ir.Value, width: int) -> ir.Value:
+    """Give a value the type of another and its shape, but for the last axis."""
+    value.type = other.type
+    if other.shape is not None:
+        value.shape = ir.Shape([*other.shape[:-1], width])
+    return value
