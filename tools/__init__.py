@@ -8,6 +8,7 @@ mask_diff, diff                what the attention of two files differs in
 picture, mask_sample           pictures of masks and of differences, and the sizes and tensors they are drawn at
 inputs, files                  what a command reads, draws and writes
 run, export_report, tables     results as tables that fit 80 columns
+dryrun/                        the CUDA kernels that a model launches, without a GPU
 demo                           two models exported, validated and put to work
 """
 
@@ -17,13 +18,21 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .dryrun import Trace, dryrun
     from .mask_diff import Diff, diff
     from .validation import validate
     from .verdict import Verdict
 
-__all__ = ["Diff", "Verdict", "diff", "validate"]
+__all__ = ["Diff", "Trace", "Verdict", "diff", "dryrun", "validate"]
 
-_FILES = {"Diff": "mask_diff", "diff": "mask_diff", "Verdict": "verdict", "validate": "validation"}
+_FILES = {
+    "Diff": "mask_diff",
+    "diff": "mask_diff",
+    "Trace": "dryrun",
+    "dryrun": "dryrun",
+    "Verdict": "verdict",
+    "validate": "validation",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import ToolError
-from .model_layout import layout_of
+from .model_layout import Declared, layout_of
 
 if TYPE_CHECKING:
     from ..export.cases.layout import Input
@@ -110,7 +110,7 @@ def _from_lists(name: str, value: Any, dtype: np.dtype[Any] | None) -> np.ndarra
     return cast
 
 
-def draw_inputs(session: Session, sizes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray]:
+def draw_inputs(session: Declared, sizes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray]:
     """Draw inputs of a model, by name.
 
     Parameters

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from ..export.cases.layout import Label, Layout
 from ..export.errors import ExportError
 from ..export.io_metadata import IO_KEY, KNOWN, PADS
-from ..runtime import Session
+from ..runtime.inputs import DeclaredValue
 from .errors import ToolError
 
 
-def layout_of(session: Session) -> Layout:
+class Declared(Protocol):
+    """What is read of a session, or of a file alone."""
+
+    @property
+    def inputs(self) -> Sequence[DeclaredValue]:
+        """Name, type and shape of each input."""
+
+    @property
+    def outputs(self) -> Sequence[DeclaredValue]:
+        """And of each output."""
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The file's metadata properties."""
+
+
+def layout_of(session: Declared) -> Layout:
     """Return the layout of a file.
 
     Without ``maskport.io`` metadata (another exporter's file, or one that another optimizer has rewritten), an input
@@ -39,7 +60,7 @@ def layout_of(session: Session) -> Layout:
     return layout
 
 
-def _by_name(session: Session) -> Layout:
+def _by_name(session: Declared) -> Layout:
     inputs: dict[str, dict[str, Any]] = {}
     for declared in session.inputs:
         name, axes = declared.name, declared.shape
@@ -48,7 +69,7 @@ def _by_name(session: Session) -> Layout:
         inputs[name] = {"role": role, "axes": list(axes)}
         if role == "mask" and len(axes) == 2:
             inputs[name]["pad"] = next(pad for end, pad in PADS.items() if name.endswith(end))
-    outputs = {node.name: {"axes": [_label(dim) for dim in node.shape]} for node in session._session.get_outputs()}
+    outputs = {node.name: {"axes": [_label(dim) for dim in node.shape]} for node in session.outputs}
     return Layout.from_io({"inputs": inputs, "outputs": outputs})
 
 

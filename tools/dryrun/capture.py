@@ -1,0 +1,41 @@
+"""Whether a run can be captured as a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .device_log import Line
+from .profile import NodeRun, Timeline
+from .trace import GraphCapture
+
+
+def capture_of(lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None) -> GraphCapture:
+    """Say whether the graph of a session was captured.
+
+    Parameters
+    ----------
+    lines, runs
+        The log and the profile of a session that was asked to capture.
+    error
+        What ONNX Runtime said if it failed.
+    """
+    timeline = Timeline(runs)
+    began = False
+    for line in lines:
+        began |= line.kind == "capture"
+        if line.kind == "forbidden":
+            return GraphCapture(False, f"{_where(timeline, line)} calls {line.name}, which no capture allows")
+    if error is not None:
+        return GraphCapture(False, error)
+    for line in lines:
+        # The copy is part of the graph, but what the host read when it was captured stays as it was.
+        if line.kind == "copy" and line.captured and line.name in ("d2h", "h2d"):
+            way = "to the host" if line.name == "d2h" else "from the host"
+            reason = f"runs but wrong: {_where(timeline, line)} copies {line.more[0]} bytes {way} without a wait"
+            return GraphCapture(False, reason)
+    return GraphCapture(True, None) if began else GraphCapture(False, "ONNX Runtime began no capture")
+
+
+def _where(timeline: Timeline, line: Line) -> str:
+    run = timeline.at(line.ns)
+    return "ONNX Runtime" if run is None else f"{run.op_type} {run.node}"

@@ -1,0 +1,97 @@
+"""From the device's log and ONNX Runtime's profile to what was done by which node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..errors import ToolError
+from .device_log import Line, parts
+from .kernels import OPERATORS, attention_kind
+from .profile import NodeRun, Timeline
+from .trace import Action, AttentionKernel, RanNode, launches_by_node
+
+# What the host asks of the device; other lines of the log are about the log itself.
+ACTIONS = {"kernel", "library", "copy", "memset", "alloc", "sync", "event", "host", "graph"}
+SIZED = {"memset", "alloc"}
+
+
+class Steady(NamedTuple):
+    """The steady run: its actions and nodes in order, and bytes of device memory at peak."""
+
+    actions: tuple[Action, ...]
+    nodes: tuple[RanNode, ...]
+    memory: int
+
+
+def steady_run(lines: Sequence[Line], runs: Iterable[NodeRun], mark: str = "steady") -> Steady:
+    """Join a log and a profile.
+
+    Raises
+    ------
+    ToolError
+        If a kernel or library call falls to no node: then the clocks of the two don't agree.
+    """
+    timeline = Timeline(runs)
+    followed = [(at, found) for at, found in parts(lines) if at.name == mark]
+    if not followed:
+        return Steady((), (), 0)
+    begin, found = followed[-1]
+    after = [line for line in lines if line.kind == "mark" and line.ns > begin.ns]
+    end = after[0] if after else lines[-1]
+    ran = timeline.between(begin.ns, end.ns)
+    first, last = (ran[0].start, max(run.end for run in ran)) if ran else (end.ns, end.ns)
+    actions = tuple(_action(line, timeline.at(line.ns), first, last) for line in found if line.kind in ACTIONS)
+    lost = [action.name for action in actions if action.launch and action.node is None]
+    if lost:
+        raise ToolError(f"{len(lost)} launches fall to no node, among them {lost[0]}; was the system's clock set?")
+    return Steady(actions, tuple(RanNode(run.node, run.op_type, run.provider) for run in ran), int(end.more[1]))
+
+
+def _action(line: Line, run: NodeRun | None, first: int, last: int) -> Action:
+    place = "node" if run else "before" if line.ns < first else "after" if line.ns > last else "between"
+    answered = None
+    size = 0
+    detail = " ".join(line.more)
+    if line.kind == "kernel":
+        detail = " ".join(line.more[:3])
+    elif line.kind == "copy":
+        size, detail = int(line.more[0]), line.more[1]
+        answered = line.more[4] == "yes" if line.name == "d2h" and place in ("node", "between") else None
+    elif line.kind in SIZED:
+        size, detail = int(line.more[0]), ""
+    node, op_type = (run.node, run.op_type) if run else (None, None)
+    return Action(line.kind, line.name, detail, node, op_type, place, size, answered)
+
+
+def attention(steady: Steady, decomposed: Iterable[str] = ()) -> tuple[AttentionKernel, ...]:
+    """Return the kernel of each attention that ran.
+
+    Parameters
+    ----------
+    steady
+        The run.
+    decomposed
+        Names of the Softmax nodes that are attention.
+    """
+    launched = launches_by_node(steady.actions)
+    known = set(decomposed)
+    sites = {ran.node: ran for ran in steady.nodes if ran.op_type in OPERATORS or ran.node in known}
+    return tuple(
+        AttentionKernel(name, ran.op_type, attention_kind(launched.get(name, ())), len(launched.get(name, ())))
+        for name, ran in sites.items()
+    )
+
+
+# What a line of the log says of faithfulness, by its kind.
+DOUBTS = {
+    "unknown": "{name}: a call that the stand-ins don't know, answered with a default ({count})",
+    "estimate": "{name}: answered by a formula without the kernel's registers, so that grids may differ ({count})",
+}
+
+
+def doubts(lines: Iterable[Line]) -> tuple[str, ...]:
+    """Return what in a process was not simulated faithfully, one line each."""
+    counts = Counter((line.kind, line.name) for line in lines if line.kind in DOUBTS)
+    return tuple(DOUBTS[kind].format(name=name, count=count) for (kind, name), count in sorted(counts.items()))

@@ -1,0 +1,165 @@
+"""The dry run of a model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...runtime.messages import plain
+from ..errors import ToolError
+from .capture import capture_of
+from .device_log import read_log
+from .gpus import gpu
+from .model import declared, fill, read_model
+from .process import LOG, run_child
+from .profile import read_profile
+from .reading import Steady, attention, doubts, steady_run
+from .trace import GraphCapture, Trace
+
+GIB = 1 << 30
+LONGEST_MESSAGE = 300
+
+
+def dryrun(
+    model: str | os.PathLike[str] | bytes,
+    sm: int = 90,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    cudnn: str = "accept",
+    cuda_options: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    graph: bool = True,
+    seconds: float = 120,
+    memory: int = 4 * GIB,
+) -> Trace:
+    """Run a model on a CUDA device that isn't there, and report what ONNX Runtime would make a real one do.
+
+    The host code is the CUDA provider's own; kernels are logged and not run, so that no output has a meaning and none
+    is returned. What decides on kernels is real: shapes, types, options, the device's properties.
+
+    Parameters
+    ----------
+    model
+        Path of an ONNX file, or its bytes.
+    sm
+        Compute capability of the device, times ten: 75, 80, 86, 89, 90 or 120.
+    inputs
+        By name, arrays or shapes of what is drawn; free axes that none names get small sizes. bfloat16 is given as
+        uint16, its bits.
+    cudnn
+        ``"accept"``: a recent cuDNN that takes every graph; ``"refuse"``: one that takes none; ``"old"``: one before
+        9.3, which ONNX Runtime doesn't use for attention; ``"absent"``: none.
+    cuda_options
+        Options of ONNX Runtime's CUDA provider, such as ``{"sdpa_kernel": 2}``.
+    config
+        Configuration entries of the session.
+    graph
+        Whether to try to capture a CUDA graph as well.
+    seconds
+        Time that the child process may take.
+    memory
+        Bytes that it may take for itself; memory of the device isn't counted.
+
+    Returns
+    -------
+    Trace
+        The second run after two for warm-up, the same each time.
+
+    Raises
+    ------
+    ToolError
+        If ONNX Runtime refuses the model, with its message; if this machine can't have the stand-ins; or if the child
+        takes too long or ends in a crash.
+
+    Examples
+    --------
+    >>> trace = dryrun("model.onnx", sm=90, inputs={"x": (4, 256, 768)})  # doctest: +SKIP
+    >>> [site.kernel for site in trace.attention]  # doctest: +SKIP
+    ['flash', 'flash']
+    """
+    with tempfile.TemporaryDirectory(prefix="maskport-dryrun-") as name:
+        folder = Path(name)
+        if isinstance(model, bytes):
+            path = folder / "model.onnx"
+            path.write_bytes(model)
+        else:
+            path = Path(model).absolute()
+        proto = read_model(path)
+        arrays = fill(declared(proto), inputs or {})
+        request: dict[str, Any] = {
+            "model": str(path),
+            "cuda_options": _texts(cuda_options),
+            "config": _texts(config),
+            "optimized": None,
+            "memory": memory,
+            "answers": [],
+        }
+        device = {"sm": sm, "cudnn": cudnn, "seconds": seconds}
+        steady, doubted = _traced(folder / "trace", request, arrays, device)
+        captured = _captured(folder / "graph", request, arrays, device) if graph else GraphCapture(None, None)
+        return Trace(
+            model="bytes" if isinstance(model, bytes) else Path(model).name,
+            sm=sm,
+            gpu=gpu(sm).name,
+            cudnn=cudnn,
+            onnxruntime=_version(),
+            inputs={name: array.shape for name, array in arrays.items()},
+            actions=steady.actions,
+            nodes=steady.nodes,
+            attention=attention(steady),
+            memory=steady.memory,
+            cuda_graph=captured,
+            not_faithful=doubted,
+        )
+
+
+def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
+    texts = {}
+    for key, value in (options or {}).items():
+        texts[str(key)] = str(int(value)) if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _version() -> str:
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+def _traced(
+    folder: Path, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
+) -> tuple[Steady, tuple[str, ...]]:
+    result = _run(folder, "trace", request, arrays, device)
+    if result["error"] is not None:
+        raise ToolError(f"ONNX Runtime refuses to run the model on CUDA: {_said(result)}")
+    lines = read_log(folder / LOG)
+    runs = read_profile(Path(result["profile"]), result["profile_start_ns"])
+    return steady_run(lines, runs), doubts(lines)
+
+
+def _captured(
+    folder: Path, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
+) -> GraphCapture:
+    result = _run(folder, "graph", request, arrays, device)
+    runs = read_profile(Path(result["profile"]), result["profile_start_ns"]) if "profile" in result else []
+    return capture_of(read_log(folder / LOG), runs, None if result["error"] is None else _said(result))
+
+
+def _run(
+    folder: Path, task: str, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
+) -> dict[str, Any]:
+    folder.mkdir()
+    with (folder / "inputs.npz").open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return run_child(task, request, folder, **device)
+
+
+def _said(result: dict[str, Any]) -> str:
+    text = plain(RuntimeError(result["error"]))
+    # A refused cuDNN graph is told whole.
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
