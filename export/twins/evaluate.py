@@ -16,7 +16,9 @@ from .attention import Attention
 from .bias_gelu import BiasGelu
 from .embed_layer_normalization import EmbedLayerNormalization
 from .fast_gelu import FastGelu
+from .fused_gemm import FusedGemm
 from .fused_mat_mul import FusedMatMul
+from .gather_elements import GatherElements
 from .gelu import Gelu
 from .group_query_attention import GroupQueryAttention
 from .in_float32 import IN_FLOAT32
@@ -39,7 +41,9 @@ TWINS: tuple[type[Twin], ...] = (
     BiasGelu,
     EmbedLayerNormalization,
     FastGelu,
+    FusedGemm,
     FusedMatMul,
+    GatherElements,
     Gelu,
     GroupQueryAttention,
     MultiHeadAttention,

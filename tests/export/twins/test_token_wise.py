@@ -76,6 +76,17 @@ CASES: dict[str, Case] = {
     "product": ("FusedMatMul", {"a": X, "b": SKIP}, 1, {"transB": 1, "alpha": 0.3}),
     "product, first transposed": ("FusedMatMul", {"a": X, "b": SKIP}, 1, {"transA": 1}),
     "product with a matrix": ("FusedMatMul", {"a": X, "b": SKIP[0]}, 1, {"transB": 1}),
+    **{
+        f"gemm, {activation}": (
+            "FusedGemm",
+            {"a": X[0], "b": SKIP[0], "c": BIAS[:S]},
+            1,
+            {"transB": 1, "alpha": 0.3, "beta": 2.0, "activation": activation}
+            | ({"activation_alpha": 0.2} if activation == "LeakyRelu" else {}),
+        )
+        for activation in ("LeakyRelu", "Relu", "Sigmoid", "Tanh")
+    },
+    "gemm of the first transposed": ("FusedGemm", {"a": X[0], "b": SKIP[0]}, 1, {"transA": 1, "activation": "Tanh"}),
     "product of batches inside": (
         "FusedMatMul",
         {"a": normal(RNG, 2, B, 4, 5), "b": normal(RNG, 2, B, 4, 5)},
@@ -127,3 +138,8 @@ def test_the_mean_and_the_inverse_deviation_are_float32(op: str) -> None:
 def test_a_skip_that_would_broadcast_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected a skip of \(3, 5, 16\)"):
         by_twin("SkipLayerNormalization", {"x": X, "skip": SKIP[:, :1], "gamma": GAMMA})
+
+
+def test_an_activation_without_a_twin_is_refused() -> None:
+    with pytest.raises(ValueError, match="'Softplus' has no twin"):
+        by_twin("FusedGemm", {"a": X[0], "b": SKIP[0]}, transB=1, activation="Softplus")
