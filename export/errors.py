@@ -9,3 +9,7 @@ class ExportError(RuntimeError):
 
 class CheckFailed(ExportError):
     """The module was exported, and the file doesn't do what the module does: nothing was written."""
+
+
+class ProofFailed(ExportError):
+    """A rewritten model does not do what its source does, or can't be shown to: nothing was written."""

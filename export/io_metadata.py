@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -13,6 +13,8 @@ from .errors import ExportError
 
 if TYPE_CHECKING:
     from torch import nn
+
+Axes = Sequence[int | str | None]
 
 IO_KEY = "maskport.io"
 IO_VERSION = 1
@@ -26,7 +28,19 @@ PADS = {"key_padding_mask": 1, "mask": 0}
 def describe_io(
     graph: ir.Graph, module: nn.Module, roles: Mapping[str, str], pads: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """Return the ``maskport.io`` metadata of an exported graph.
+    """Return the ``maskport.io`` metadata of an exported graph; see :func:`io_of`."""
+    inputs = {str(value.name): axes_of(value) for value in graph.inputs}
+    return io_of(inputs, {str(value.name): axes_of(value) for value in graph.outputs}, masks_of(module), roles, pads)
+
+
+def io_of(
+    inputs: Mapping[str, Axes],
+    outputs: Mapping[str, Axes],
+    masks: Sequence[Mask],
+    roles: Mapping[str, str],
+    pads: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return the ``maskport.io`` metadata of inputs and outputs, by their axes and the masks that name them.
 
     Packing tells the segments of a mask expression. A mask is any other input that one names, or whose name ends in
     ``mask``. Tokens are
@@ -40,7 +54,7 @@ def describe_io(
         If `roles` or `pads` names an input that is not there, or a role doesn't exist.
     """
     pads = pads or {}
-    names = [str(value.name) for value in graph.inputs]
+    names = list(inputs)
     for name, role in roles.items():
         if name not in names or role not in ROLES:
             raise ExportError(
@@ -48,20 +62,21 @@ def describe_io(
             )
     if unknown := [name for name in pads if name not in names]:
         raise ExportError(f"pads has {unknown[0]!r}; inputs are {', '.join(names)}")
-    masks = masks_of(module)
-    batches = {axes[0] for value in graph.inputs if len(axes := _axes(value)) > 2}
-    inputs: dict[str, dict[str, Any]] = {}
-    for value in graph.inputs:
-        name, axes = str(value.name), _axes(value)
+    batches = {axes[0] for axes in inputs.values() if len(axes) > 2}
+    described: dict[str, dict[str, Any]] = {}
+    for name, axes in inputs.items():
         named_by = [mask for mask in masks if name in mask.tensors]
-        inputs[name] = {"role": roles.get(name) or _role(name, axes, named_by), "axes": axes}
+        described[name] = {"role": roles.get(name) or _role(name, axes, named_by), "axes": list(axes)}
         pad = pads.get(name, _hiding(name, named_by) if named_by else None)
-        if pad is None and not named_by and inputs[name]["role"] == "mask" and _is_row_of_keys(axes, batches):
+        if pad is None and not named_by and described[name]["role"] == "mask" and _is_row_of_keys(axes, batches):
             pad = next((value for end, value in PADS.items() if name.endswith(end)), None)
         if pad is not None and len(axes) == 2:
-            inputs[name]["pad"] = pad
-    outputs = {str(value.name): {"axes": _axes(value)} for value in graph.outputs}
-    return {"version": IO_VERSION, "inputs": inputs, "outputs": outputs}
+            described[name]["pad"] = pad
+    return {
+        "version": IO_VERSION,
+        "inputs": described,
+        "outputs": {name: {"axes": list(axes)} for name, axes in outputs.items()},
+    }
 
 
 def masks_of(module: nn.Module) -> list[Mask]:
@@ -70,7 +85,7 @@ def masks_of(module: nn.Module) -> list[Mask]:
     return list(dict.fromkeys(value for value in attributes if isinstance(value, Mask)))
 
 
-def _role(name: str, axes: list[int | str | None], named_by: list[Mask]) -> str:
+def _role(name: str, axes: Axes, named_by: list[Mask]) -> str:
     if name in KNOWN:
         return KNOWN[name]
     leaves = (leaf for mask in named_by for leaf in leaves_of(mask._expr))
@@ -88,10 +103,11 @@ def _hiding(name: str, masks: list[Mask]) -> int | None:
     return next((pad for pad in pads if all(mask.implies(KeyPadding(name, pad=pad)) for mask in masks)), None)
 
 
-def _is_row_of_keys(axes: list[int | str | None], batches: set[int | str | None]) -> bool:
+def _is_row_of_keys(axes: Axes, batches: set[int | str | None]) -> bool:
     """Whether axes are [batch, seq] and not [query, key]: the first is that of the larger inputs, if there are any."""
     return len(axes) == 2 and axes[0] != axes[1] and (not batches or axes[0] in batches)
 
 
-def _axes(value: ir.Value) -> list[int | str | None]:
+def axes_of(value: ir.Value) -> list[int | str | None]:
+    """Return sizes of fixed axes, names of free ones, and None for those without a name."""
     return [dim if isinstance(dim, int) else dim.value for dim in value.shape or ()]

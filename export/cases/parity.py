@@ -71,11 +71,16 @@ class Difference:
 
 
 def differences(
-    layout: Layout, case: Case, actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+    layout: Layout,
+    case: Case,
+    actual: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    tolerance: Tolerance | None = None,
 ) -> list[Difference]:
     """Compare a candidate's outputs with a reference's, one entry per output and kind of row that the case has.
 
     Outputs whose rows can't be told apart are compared where every row of the case is valid, and left out elsewhere.
+    A `tolerance` is that of floating-point outputs; by default it is that of the reference's element type.
     """
     found = []
     for name, axes in layout.outputs.items():
@@ -86,12 +91,12 @@ def differences(
         for kind in KINDS:
             where = np.broadcast_to(kinds[kind], two.shape)
             if where.any():
-                found.append(_difference(name, kind, one[where], two[where]))
+                limit = tolerance if tolerance is not None and is_float(two) else tolerance_of(two.dtype)
+                found.append(_difference(name, kind, one[where], two[where], limit.value))
     return found
 
 
-def _difference(name: str, kind: str, actual: np.ndarray, expected: np.ndarray) -> Difference:
-    limit = tolerance_of(expected.dtype).value
+def _difference(name: str, kind: str, actual: np.ndarray, expected: np.ndarray, limit: float) -> Difference:
     if not is_float(expected):
         error = float(np.max(actual != expected, initial=False))
         return Difference(name, kind, expected.size, error, limit, 0, 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -14,9 +16,13 @@ import onnx_ir as ir
 from ..errors import ExportError
 from ..files import is_large, save
 
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
 Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 FATAL_ONLY = 4
+CPU = ["CPUExecutionProvider"]
 
 
 class BackendError(Exception):
@@ -67,23 +73,12 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
     options.log_severity_level = FATAL_ONLY
     if not optimized or every_value:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    with tempfile.TemporaryDirectory(prefix="maskport-") as folder:
-        file: str | bytes
-        if is_large(model) and not every_value:
-            file = str(Path(folder) / "model.onnx")
-            save(model, Path(file))
-        else:
-            proto = ir.to_proto(model)
-            if every_value:
-                del proto.graph.output[:]
-                proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-            file = proto.SerializeToString()
-        try:
-            session = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            if _has_bfloat16(model):
-                return Backend("onnx.reference", _reference(model, names))
-            raise ExportError(f"ONNX Runtime can't load the exported file: {first_line(error)}") from error
+    try:
+        session = session_of(model, options, names if every_value else ())
+    except Exception as error:
+        if _has_bfloat16(model):
+            return Backend("onnx.reference", _reference(model, names))
+        raise ExportError(f"ONNX Runtime can't load the exported file: {first_line(error)}") from error
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
@@ -94,14 +89,49 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
     return Backend(f"onnxruntime {ort.__version__} on the CPU", run)
 
 
+def session_of(model: ir.Model, options: ort.SessionOptions, outputs: Collection[str] = ()) -> ort.InferenceSession:
+    """Return a session on the CPU, of a model that is left as it is.
+
+    Parameters
+    ----------
+    model
+        Weights that are too large for one file go through a folder that is removed again.
+    options
+        Of the session.
+    outputs
+        Values of the main graph that are given instead of its outputs; none leaves those.
+    """
+    import onnxruntime as ort
+
+    with tempfile.TemporaryDirectory(prefix="maskport-") as folder:
+        if not is_large(model):
+            proto = ir.to_proto(model)
+            _set_outputs(proto, outputs)
+            return ort.InferenceSession(proto.SerializeToString(), options, providers=CPU)
+        file = Path(folder) / "model.onnx"
+        save(model, file)
+        if outputs:
+            proto = onnx.load(file, load_external_data=False)
+            _set_outputs(proto, outputs)
+            file.write_bytes(proto.SerializeToString())
+        return ort.InferenceSession(str(file), options, providers=CPU)
+
+
+def _set_outputs(proto: onnx.ModelProto, names: Collection[str]) -> None:
+    if names:
+        del proto.graph.output[:]
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+
+
 def _reference(model: ir.Model, names: list[str]) -> Run:
     from ..twins import evaluator
 
-    run_all = evaluator(ir.to_proto(model)).run
+    # When it is run, for an operator that it lacks is a failure to run.
+    prepared = functools.cache(lambda: evaluator(ir.to_proto(model)))
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            return dict(zip(names, run_all(names, dict(inputs)), strict=True))
+            return dict(zip(names, prepared().run(names, dict(inputs)), strict=True))
         except Exception as error:
             raise BackendError(first_line(error)) from error
 

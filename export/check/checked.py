@@ -41,6 +41,8 @@ class Checked:
         shape matters.
     limits
         Tolerance per unit of the largest value, by element type, with the reason.
+    against
+        What the file was compared with.
     """
 
     how: str
@@ -49,6 +51,7 @@ class Checked:
     not_run: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    against: str = "the PyTorch module in evaluation mode, its fused inference path off"
 
     @property
     def worst(self) -> float | None:
@@ -60,7 +63,7 @@ class Checked:
         return {
             "version": METADATA_VERSION,
             "how": self.how,
-            "against": "the PyTorch module in evaluation mode, its fused inference path off",
+            "against": self.against,
             "seed": self.seed,
             "cases": [{"name": case.name, "error": case.error} for case in self.cases],
             "limits": self.limits,

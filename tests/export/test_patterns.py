@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from maskport.export.cases.patterns import NAMES, padding_patterns
+from maskport.export.cases.patterns import MORE_NAMES, padding_patterns
 
 
 @pytest.fixture(params=range(5))
@@ -14,7 +14,7 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 
 def test_each_pattern_masks_what_its_name_says(rng: np.random.Generator) -> None:
     patterns = padding_patterns(4, 9, rng)
-    assert tuple(patterns) == NAMES
+    assert tuple(patterns) == MORE_NAMES
     assert patterns["ones"].all()
     steps = {name: np.diff(mask.astype(int), axis=1) for name, mask in patterns.items()}
     assert (steps["right"] <= 0).all()
@@ -23,6 +23,9 @@ def test_each_pattern_masks_what_its_name_says(rng: np.random.Generator) -> None
     assert not (steps["holes"] >= 0).all()
     assert (patterns["one token"].sum(axis=1) == 1).all()
     assert patterns["no token"].any(axis=1).tolist() == [False, True, True, True]
+    assert not patterns["nothing"].any()
+    for row, name in enumerate(("right", "left", "holes", "right")):
+        assert (patterns["mixed"][row] == patterns[name][row]).all()
     for name in ("right", "left", "holes"):
         assert patterns[name].any(axis=1).all()
         assert not patterns[name].all()
