@@ -44,7 +44,9 @@ class Attention(Twin):
         )
         widths = qkv_hidden_sizes or [weights.shape[1] // 3] * 3
         projected = widened(input) @ widened(weights)
-        if bias is not None:
+        if bias is None:
+            self.disagree("without a bias the kernel on the CPU ends the process")
+        else:
             projected = projected + widened(bias)
         q, k, v = (split(part, num_heads) for part in np.split(projected, np.cumsum(widths)[:-1], axis=-1))
         cached = 0
@@ -59,7 +61,7 @@ class Attention(Twin):
         )
         added = np.zeros((), q.dtype) if attention_bias is None else widened(attention_bias)
         if mask_index is not None:
-            attended = keys_attended(self, mask_index, batch, queries, keys)
+            attended = keys_attended(self, mask_index, batch, queries, keys, starts=True)
             added = added + filled(attended, mask_filter_value, q.dtype)
         allowed = aligned_causal(self, queries, keys, cached) if unidirectional else None
         output = rounded(merged(attend(q, k, v, scale, allowed=allowed, added=added)), input.dtype)

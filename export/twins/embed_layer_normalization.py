@@ -31,9 +31,7 @@ class EmbedLayerNormalization(Twin):
         positions = np.arange(length)[None] if position_ids is None else position_ids
         total = widened(word_embedding)[input_ids] + widened(position_embedding)[positions]
         if segment_ids is not None:
-            self.require(segment_embedding is not None, "segment_ids need segment_embedding")
-            assert segment_embedding is not None
-            total = total + widened(segment_embedding)[segment_ids]
+            total = total + widened(self.given(segment_embedding, "segment_embedding"))[segment_ids]
         normalized, _, _ = layer_normalized(total, epsilon)
         output = normalized * widened(gamma) + widened(beta)
         counts = np.zeros(batch, np.int32) if mask is None else (mask == 1).sum(axis=1, dtype=np.int32)

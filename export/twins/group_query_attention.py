@@ -64,13 +64,10 @@ class GroupQueryAttention(Twin):
         self.require(all(other is None for other in others), "scales and norms of queries and keys have no twin")
         self.require(unknown.items() <= _NEUTRAL.items(), f"{unknown} has no twin")
         self.require(not self.wired(3), "the scores as an output have no twin")
-        self.require(seqlens_k is not None and total_sequence_length is not None, "expected the rows' lengths")
-        assert seqlens_k is not None
-        assert total_sequence_length is not None
         q, k, v = self._heads(query, key, value, num_heads, kv_num_heads)
         batch, _, queries, _ = q.shape
-        longest = int(total_sequence_length.reshape(()))
-        ends = seqlens_k.reshape(-1).astype(np.int64) + 1
+        longest = int(self.given(total_sequence_length, "total_sequence_length").reshape(()))
+        ends = self.given(seqlens_k, "seqlens_k").reshape(-1).astype(np.int64) + 1
         prompt = longest == queries
         self.require(
             ends.shape == (batch,) and batch and 1 <= ends.min() <= ends.max() <= longest and queries <= longest,
@@ -81,13 +78,12 @@ class GroupQueryAttention(Twin):
         starts = np.zeros_like(ends) if prompt else ends - queries
         positions = starts[:, None] + np.arange(queries)
         if do_rotary:
-            self.require(cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache")
-            assert cos_cache is not None
-            assert sin_cache is not None
+            cos, sin = self.given(cos_cache, "cos_cache"), self.given(sin_cache, "sin_cache")
             at = positions if position_ids is None else position_ids
             if prompt:
                 at = np.broadcast_to(at[0, 0] + np.arange(queries), positions.shape)
-            q, k = (rotated(heads, cos_cache, sin_cache, at, bool(rotary_interleaved)) for heads in (q, k))
+            self.require(at.shape == positions.shape, f"expected position_ids of {positions.shape}")
+            q, k = (rotated(heads, cos, sin, at, bool(rotary_interleaved)) for heads in (q, k))
         k, v = self._cached(k, past_key, starts, longest), self._cached(v, past_value, starts, longest)
         self.require(
             bias_fits(attention_bias, batch, num_heads, queries, longest),

@@ -9,23 +9,25 @@ from .twin import Twin
 __all__ = ["aligned_causal", "filled", "keys_attended"]
 
 
-def keys_attended(twin: Twin, mask: np.ndarray, batch: int, queries: int, keys: int) -> np.ndarray:
+def keys_attended(
+    twin: Twin, mask: np.ndarray, batch: int, queries: int, keys: int, *, starts: bool = False
+) -> np.ndarray:
     """Return a mask as bool, broadcastable to [B, N, S, T].
 
-    Its shape tells what it holds: [B] lengths; [2B] ends, then starts; [3B + 2] lengths, then cumulative lengths of
-    queries and of keys; [B, T] or [B, S, T] 1 for a key that is attended.
+    Its shape tells what it holds: [B] lengths; [2B] ends, then starts, of an operator that has them; [3B + 2]
+    lengths, then cumulative lengths of queries and of keys; [B, T] or [B, S, T] 1 for a key that is attended.
 
     The cumulative lengths must say that rows are padded to one length. Kernels on the CPU read the lengths alone.
     """
-    if mask.ndim == 1 and mask.shape[0] in (batch, 2 * batch, 3 * batch + 2):
+    if mask.ndim == 1 and len(mask) in (batch, 3 * batch + 2, *([2 * batch] if starts else ())):
         ends, rest = mask[:batch].reshape(batch, 1), mask[batch:]
         column = np.arange(keys)
         attended = column < ends
-        if rest.shape[0] == batch:
+        if starts and rest.shape[0] == batch:
             attended &= column >= rest.reshape(batch, 1)
         elif rest.shape[0]:
-            starts = np.concatenate([np.arange(batch + 1) * queries, np.arange(batch + 1) * keys])
-            twin.require(np.array_equal(rest, starts), "expected cumulative lengths of rows padded to one length")
+            padded = np.concatenate([np.arange(batch + 1) * length for length in (queries, keys)])
+            twin.require(np.array_equal(rest, padded), "expected cumulative lengths of rows padded to one length")
         return attended[:, None, None, :]
     if mask.shape == (batch, keys):
         return mask[:, None, None, :] > 0

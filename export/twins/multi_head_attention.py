@@ -39,6 +39,7 @@ class MultiHeadAttention(Twin):
         self.require(not self.wired(3), "the scores as an output have no twin")
         q, k, v = self._projected(query, key, value, bias, num_heads)
         past = 0
+        self.require((past_key is None) == (past_value is None), "expected both parts of the cache, or neither")
         if past_key is not None and past_value is not None:
             self.require(self.wired(1) and self.wired(2), "a cache needs both present outputs, or the CPU ignores it")
             past = past_key.shape[2]
@@ -51,9 +52,6 @@ class MultiHeadAttention(Twin):
         )
         added = np.zeros((), q.dtype) if attention_bias is None else widened(attention_bias)
         if key_padding_mask is not None:
-            self.require(
-                len(key_padding_mask) != 2 * batch or key_padding_mask.ndim > 1, "a mask of [2B] is Attention's"
-            )
             attended = keys_attended(self, key_padding_mask, batch, queries, keys)
             added = added + filled(attended, mask_filter_value, q.dtype)
         allowed = aligned_causal(self, queries, keys, past) if unidirectional else None
@@ -71,10 +69,7 @@ class MultiHeadAttention(Twin):
             self.require(value is None, "packed keys and values leave value out")
             parts = [query, *(_unpacked(key, i) for i in range(2))]
         else:
-            self.require(key is not None and value is not None, "expected key and value, or packed ones")
-            assert key is not None
-            assert value is not None
-            parts = [query, key, value]
+            parts = [query, self.given(key, "key, or packed ones"), self.given(value, "value, or packed ones")]
         widths = [part.shape[1] * part.shape[3] if part.ndim == 4 else part.shape[2] for part in parts]
         biases = np.split(np.zeros(sum(widths)) if bias is None else widened(bias), np.cumsum(widths)[:-1])
         projected = []

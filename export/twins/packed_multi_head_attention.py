@@ -33,22 +33,15 @@ class PackedMultiHeadAttention(Twin):
         scale: float | None = None,
         mask_filter_value: float = -10000.0,
     ) -> tuple[np.ndarray]:
-        self.require(
-            token_offset is not None and cumulative_sequence_length is not None,
-            "expected token_offset and cumulative_sequence_length",
-        )
-        assert token_offset is not None
-        assert cumulative_sequence_length is not None
+        offsets = self.given(token_offset, "token_offset")
+        ends = self.given(cumulative_sequence_length, "cumulative_sequence_length")
         if query.ndim == 4:
             self.require(key is None and value is None, "packed queries, keys and values leave key and value out")
             parts = [query[:, :, i].reshape(len(query), query.shape[1] * query.shape[3]) for i in range(3)]
         else:
-            self.require(key is not None and value is not None, "expected key and value, or packed ones")
-            assert key is not None
-            assert value is not None
-            parts = [query, key, value]
-        self._check(token_offset, cumulative_sequence_length, parts)
-        batch, length = token_offset.shape
+            parts = [query, self.given(key, "key, or packed ones"), self.given(value, "value, or packed ones")]
+        self._check(offsets, ends, parts)
+        batch, length = offsets.shape
         self.require(
             bias_fits(attention_bias, batch, num_heads, length, length),
             f"expected attention_bias of [{batch} or 1, {num_heads} or 1, {length}, {length}]",
@@ -59,7 +52,7 @@ class PackedMultiHeadAttention(Twin):
             wide = [part + added for part, added in zip(wide, biases, strict=True)]
         output = np.zeros_like(wide[2])
         for row in range(batch):
-            start, end = cumulative_sequence_length[row : row + 2]
+            start, end = ends[row : row + 2]
             q, k, v = (split(part[None, start:end], num_heads) for part in wide)
             added = None
             if attention_bias is not None:

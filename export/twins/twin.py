@@ -29,6 +29,12 @@ class Twin(OpRun):
         if not holds:
             raise ValueError(f"{self._described()}: {expected}")
 
+    def given(self, array: np.ndarray | None, name: str) -> np.ndarray:
+        """Return an input, or raise ValueError if it was left out."""
+        if array is None:
+            raise ValueError(f"{self._described()}: expected {name}")
+        return array
+
     def disagree(self, how: str) -> None:
         """Warn that ONNX Runtime's kernels differ."""
         warnings.warn(f"{self._described()}: {how}", KernelsDisagree, stacklevel=2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from maskport.export.twins import KernelsDisagree
 
 from .one_node import assert_close, by_onnxruntime, by_twin, normal
 
@@ -89,3 +90,12 @@ def test_refuses_what_has_no_single_meaning(given: dict[str, Any], attributes: d
     inputs = inputs_of(np.random.default_rng(0), **given)
     with pytest.raises(ValueError, match=f"com.microsoft.Attention 'node': .*{why}"):
         by_twin(OP, inputs, num_heads=N, **attributes)
+
+
+def test_warns_that_no_bias_ends_the_process_on_the_cpu() -> None:
+    inputs = inputs_of(np.random.default_rng(0))
+    assert inputs["bias"] is not None
+    with pytest.warns(KernelsDisagree, match="ends the process"):
+        (actual,) = by_twin(OP, {**inputs, "bias": None}, num_heads=N)
+    (expected,) = by_onnxruntime(OP, {**inputs, "bias": np.zeros_like(inputs["bias"])}, num_heads=N)
+    assert_close(actual, expected, 1e-5)

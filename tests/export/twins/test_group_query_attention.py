@@ -164,6 +164,16 @@ def test_warns_that_a_window_with_a_bias_is_wider_on_cuda() -> None:
         compare(inputs, 1e-5, kv_num_heads=G, local_window_size=3)
 
 
+def test_a_row_of_minus_infinity_is_nan_as_in_the_cpu_kernel_for_float16() -> None:
+    """The one for float32 gives zero."""
+    inputs = inputs_of(np.random.default_rng(0), added=(1, 1), dtype=np.float16)
+    assert inputs["added"] is not None
+    inputs["added"][..., 2, :] = -np.inf
+    for run in (by_twin, by_onnxruntime):
+        output = run(OP, inputs, 3, num_heads=N, kv_num_heads=G)[0]
+        assert np.isnan(output).all(-1).tolist() == [[row == 2 for row in range(S)]] * B
+
+
 def empty(inputs: dict[str, np.ndarray | None]) -> dict[str, np.ndarray | None]:
     """Return the inputs of no row."""
     rows = {name: array[:0] if array is not None and array.ndim else array for name, array in inputs.items()}
@@ -178,6 +188,11 @@ REFUSED: dict[str, tuple[dict[str, np.ndarray | None], dict[str, Any], str]] = {
     "no row": (empty(inputs_of(RNG)), {}, "expected a batch"),
     "several new tokens": (inputs_of(RNG, queries=3, past=2), {}, "need a batch of one"),
     "a cache that is too small": (inputs_of(RNG, queries=1, past=6, room=5), {}, "the cache holds 5 keys"),
+    "positions of another shape": (
+        inputs_of(RNG, queries=1, past=6, rotary=True, positions=np.zeros((1, 1), np.int64)),
+        {"do_rotary": 1},
+        r"position_ids of \(3, 1\)",
+    ),
     "no cache": ({**inputs_of(RNG), "total": np.array(S + 1, np.int32)}, {}, "need a cache"),
     "a bias that would broadcast": (
         {**inputs_of(RNG), "added": np.zeros((1, 1, 1, S), np.float32)},

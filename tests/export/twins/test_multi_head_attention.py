@@ -165,9 +165,10 @@ REFUSED: dict[str, tuple[dict[str, np.ndarray | None], dict[str, Any], str]] = {
         {},
         "padded to one length",
     ),
-    "ends and starts": (changed(mask=np.zeros(2 * B, np.int32)), {}, "Attention's"),
+    "ends and starts": (changed(mask=np.zeros(2 * B, np.int32)), {}, r"got \(6,\)"),
     "a mask of another shape": (changed(mask=np.ones((B, S + 1), np.int32)), {}, r"got \(3, 6\)"),
-    "no value": (changed(value=None), {}, "expected key and value"),
+    "no value": (changed(value=None), {}, "expected value, or packed ones"),
+    "half a cache": (changed(past_key=np.zeros((B, N, 2, D), np.float32)), {}, "both parts of the cache"),
     "a shared cache": (changed(past_length=np.ones(1, np.int32)), {}, "no twin"),
     "a cache that isn't returned": (inputs_of(np.random.default_rng(0), past=2), {}, "both present outputs"),
 }

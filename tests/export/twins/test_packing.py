@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[dict[str, np.ndarray | None], str]] = {
     "sequences that shrink": (inputs_of(cumulative=np.array([0, 4, 3, 9], np.int32)), "to grow"),
     "a bias of packed length": (inputs_of(added=np.zeros((1, 1, 9, 9), np.float32)), r"1, 5, 5\]"),
     "fewer keys than queries": (inputs_of(key=np.zeros((8, HIDDEN), np.float32)), "as many keys"),
-    "no layout": (inputs_of(token_offset=None), "expected token_offset and"),
+    "no layout": (inputs_of(token_offset=None), "expected token_offset"),
 }
 
 
