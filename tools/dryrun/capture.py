@@ -6,10 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from .device_log import Line
 from .profile import NodeRun, Timeline
-from .trace import GraphCapture
+from .trace import GraphCapture, RanNode
+
+# How ONNX Runtime says that a node is not on CUDA; it doesn't say which.
+NOT_ON_CUDA = "have not been partitioned to the CUDAExecutionProvider"
+MOST_NAMED = 3
 
 
-def capture_of(lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None) -> GraphCapture:
+def capture_of(
+    lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None, nodes: Iterable[RanNode]
+) -> GraphCapture:
     """Say whether the graph of a session was captured.
 
     Parameters
@@ -18,6 +24,8 @@ def capture_of(lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None
         The log and the profile of a session that was asked to capture.
     error
         What ONNX Runtime said if it failed.
+    nodes
+        The nodes of the run that was not captured.
     """
     timeline = Timeline(runs)
     began = False
@@ -26,7 +34,7 @@ def capture_of(lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None
         if line.kind == "forbidden":
             return GraphCapture(False, f"{_where(timeline, line)} calls {line.name}, which no capture allows")
     if error is not None:
-        return GraphCapture(False, error)
+        return GraphCapture(False, error + (_elsewhere(nodes) if NOT_ON_CUDA in error else ""))
     for line in lines:
         # The copy is part of the graph, but what the host read when it was captured stays as it was.
         if line.kind == "copy" and line.captured and line.name in ("d2h", "h2d"):
@@ -39,3 +47,10 @@ def capture_of(lines: Sequence[Line], runs: Iterable[NodeRun], error: str | None
 def _where(timeline: Timeline, line: Line) -> str:
     run = timeline.at(line.ns)
     return "ONNX Runtime" if run is None else f"{run.op_type} {run.node}"
+
+
+def _elsewhere(nodes: Iterable[RanNode]) -> str:
+    found = [f"{ran.op_type} {ran.node}" for ran in nodes if ran.provider != "CUDA" or ran.op_type.startswith("Memcpy")]
+    names = [*dict.fromkeys(found)]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f": {', '.join(names[:MOST_NAMED])}{more}" if names else ""

@@ -69,11 +69,19 @@ def _session(request: dict[str, Any], **extra: str) -> Any:
     options.profile_file_prefix = str(Path(request["folder"]) / "profile")
     if request["optimized"]:
         options.optimized_model_filepath = request["optimized"]
+        # A file of weights of its own: one of over 2 GB couldn't be written.
+        entry = "session.optimized_model_external_initializers_file_name"
+        options.add_session_config_entry(entry, "optimized.data")
     for key, value in request["config"].items():
         options.add_session_config_entry(key, value)
     providers: list[Any] = [(CUDA, {**request["cuda_options"], **extra}), "CPUExecutionProvider"]
     # The Python class repeats a failed CUDA run on the CPU unless it is told not to.
-    session = ort.InferenceSession(request["model"], options, providers=providers, enable_fallback=0)
+    model: str | bytes = request["model"]
+    if request["data"]:
+        # A model whose nodes were named lies apart from its data.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", request["data"])
+        model = Path(request["model"]).read_bytes()
+    session = ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
     session.disable_fallback()
     if session.get_providers()[0] != CUDA:
         raise RuntimeError("ONNX Runtime's CUDA provider doesn't load with the stand-in libraries")
@@ -150,8 +158,8 @@ def graph(request: dict[str, Any], device: NullDevice) -> dict[str, Any]:
 TASKS: dict[str, Callable[[dict[str, Any], NullDevice], dict[str, Any]]] = {"trace": trace, "graph": graph}
 
 
-def main(task: str, folder: Path) -> None:
-    """Do a task and write what came of it."""
+def main(task: str, folder: Path, fixed: bool) -> None:
+    """Do a task and write what came of it, and whether addresses are fixed."""
     request = {**json.loads((folder / "request.json").read_text()), "folder": str(folder)}
     resource.setrlimit(resource.RLIMIT_DATA, (request["memory"], request["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -165,13 +173,11 @@ def main(task: str, folder: Path) -> None:
         result = TASKS[task](request, device)
     except Exception as error:
         result = {"error": f"{error}" or type(error).__name__, "early": True}
-    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "result.json").write_text(json.dumps({**result, "fixed": fixed}))
     # Without the libraries' own goodbyes, which may call what is no longer there.
     sys.stdout.flush()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    fixed = fix_addresses()
-    os.environ["MASKPORT_NULL_FIXED"] = str(int(fixed))
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), fix_addresses())

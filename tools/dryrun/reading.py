@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import ToolError
 from .device_log import Line, parts
 from .kernels import OPERATORS, attention_kind
 from .profile import NodeRun, Timeline
+from .sites import Site
 from .trace import Action, AttentionKernel, RanNode, launches_by_node
 
 # What the host asks of the device; other lines of the log are about the log itself.
@@ -65,23 +66,23 @@ def _action(line: Line, run: NodeRun | None, first: int, last: int) -> Action:
     return Action(line.kind, line.name, detail, node, op_type, place, size, answered)
 
 
-def attention(steady: Steady, decomposed: Iterable[str] = ()) -> tuple[AttentionKernel, ...]:
+def attention(steady: Steady, sites: Mapping[str, Site]) -> tuple[AttentionKernel, ...]:
     """Return the kernel of each attention that ran.
 
     Parameters
     ----------
     steady
         The run.
-    decomposed
-        Names of the Softmax nodes that are attention.
+    sites
+        What the graph tells of its attention, by node; an operator counts without it.
     """
     launched = launches_by_node(steady.actions)
-    known = set(decomposed)
-    sites = {ran.node: ran for ran in steady.nodes if ran.op_type in OPERATORS or ran.node in known}
-    return tuple(
-        AttentionKernel(name, ran.op_type, attention_kind(launched.get(name, ())), len(launched.get(name, ())))
-        for name, ran in sites.items()
-    )
+    found = {ran.node: ran.op_type for ran in steady.nodes if ran.op_type in OPERATORS or ran.node in sites}
+    kernels = []
+    for node, op_type in found.items():
+        names, site = launched.get(node, ()), sites.get(node, Site(None, None))
+        kernels.append(AttentionKernel(node, op_type, attention_kind(names), len(names), *site))
+    return tuple(kernels)
 
 
 # What a line of the log says of faithfulness, by its kind.
@@ -91,7 +92,21 @@ DOUBTS = {
 }
 
 
-def doubts(lines: Iterable[Line]) -> tuple[str, ...]:
+ADDRESSES = "address randomisation can't be turned off here: the memory at peak and the order of copies may vary"
+
+
+def doubts(lines: Iterable[Line], fixed_addresses: bool) -> tuple[str, ...]:
     """Return what in a process was not simulated faithfully, one line each."""
     counts = Counter((line.kind, line.name) for line in lines if line.kind in DOUBTS)
-    return tuple(DOUBTS[kind].format(name=name, count=count) for (kind, name), count in sorted(counts.items()))
+    found = [DOUBTS[kind].format(name=name, count=count) for (kind, name), count in sorted(counts.items())]
+    return tuple(found if fixed_addresses else [*found, ADDRESSES])
+
+
+def unknown_values(actions: Iterable[Action]) -> tuple[str, ...]:
+    """Return the copies to the host whose values were not known, one line each."""
+    return tuple(
+        f"{action.op_type} {action.node}: what it reads back from the device ({action.bytes} bytes) could not be "
+        "computed on the CPU; shapes that depend on it are wrong"
+        for action in actions
+        if action.answered is False
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,21 @@ from .capture import capture_of
 from .device_log import read_log
 from .gpus import gpu
 from .model import declared, fill, read_model
+from .names import name_nodes
 from .process import LOG, run_child
 from .profile import read_profile
-from .reading import Steady, attention, doubts, steady_run
-from .trace import GraphCapture, Trace
+from .reading import Steady, attention, doubts, steady_run, unknown_values
+from .sites import sites_of
+from .trace import Action, GraphCapture, Trace
+from .values import Values, answers
+
+if TYPE_CHECKING:
+    import onnx
 
 GIB = 1 << 30
 LONGEST_MESSAGE = 300
+# How often a value may decide on the next.
+MOST_ROUNDS = 12
 
 
 def dryrun(
@@ -93,15 +101,21 @@ def dryrun(
         arrays = fill(declared(proto), inputs or {})
         request: dict[str, Any] = {
             "model": str(path),
+            "data": None,
+            "optimized": None,
             "cuda_options": _texts(cuda_options),
             "config": _texts(config),
-            "optimized": None,
             "memory": memory,
             "answers": [],
         }
-        device = {"sm": sm, "cudnn": cudnn, "seconds": seconds}
-        steady, doubted = _traced(folder / "trace", request, arrays, device)
-        captured = _captured(folder / "graph", request, arrays, device) if graph else GraphCapture(None, None)
+        renamed = name_nodes(proto)
+        if renamed:
+            named = folder / "named.onnx"
+            named.write_bytes(proto.SerializeToString())
+            request |= {"model": str(named), "data": str(path.parent)}
+        child = Child(folder, request, arrays, {"sm": sm, "cudnn": cudnn, "seconds": seconds})
+        steady, doubted = _traced(child, proto, path.parent)
+        captured = _captured(child, steady) if graph else GraphCapture(None, None)
         return Trace(
             model="bytes" if isinstance(model, bytes) else Path(model).name,
             sm=sm,
@@ -111,11 +125,28 @@ def dryrun(
             inputs={name: array.shape for name, array in arrays.items()},
             actions=steady.actions,
             nodes=steady.nodes,
-            attention=attention(steady),
+            attention=attention(steady, sites_of(proto, path, renamed)),
             memory=steady.memory,
             cuda_graph=captured,
             not_faithful=doubted,
         )
+
+
+class Child(NamedTuple):
+    """What each run of the child process is given."""
+
+    folder: Path
+    request: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    device: dict[str, Any]
+
+    def run(self, task: str, **more: Any) -> tuple[dict[str, Any], Path]:
+        """Run a task; returns its result and its folder."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{task}-", dir=self.folder))
+        with (folder / "inputs.npz").open("wb") as file:
+            np.savez(file, **self.arrays)  # type: ignore[arg-type]
+        self.request.update(more)
+        return run_child(task, self.request, folder, **self.device), folder
 
 
 def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
@@ -131,35 +162,44 @@ def _version() -> str:
     return str(onnxruntime.__version__)
 
 
-def _traced(
-    folder: Path, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
-) -> tuple[Steady, tuple[str, ...]]:
-    result = _run(folder, "trace", request, arrays, device)
+def _traced(child: Child, proto: onnx.ModelProto, data: Path) -> tuple[Steady, tuple[str, ...]]:
+    """Trace until no copy to the host brings something new: what one brings may decide on the next."""
+    values: Values | None = None
+    optimized = child.folder / "optimized.onnx"
+    for _ in range(MOST_ROUNDS):
+        result, folder = child.run("trace")
+        lines = read_log(folder / LOG)
+        runs = read_profile(Path(result["profile"]), result["profile_start_ns"]) if "profile" in result else []
+        steady = steady_run(lines, runs, "steady" if result["error"] is None else "warm-up")
+        wanted = [action for action in steady.actions if action.answered is not None]
+        if wanted and not optimized.exists():
+            child.run("trace", optimized=str(optimized))
+            child.request["optimized"] = None
+        if wanted and values is None and optimized.exists():
+            values = Values(proto, data, optimized, child.arrays)
+        found = answers(steady.actions, values) if values else []
+        if found == child.request["answers"]:
+            break
+        child.request["answers"] = found
     if result["error"] is not None:
-        raise ToolError(f"ONNX Runtime refuses to run the model on CUDA: {_said(result)}")
-    lines = read_log(folder / LOG)
-    runs = read_profile(Path(result["profile"]), result["profile_start_ns"])
-    return steady_run(lines, runs), doubts(lines)
+        raise ToolError(f"ONNX Runtime refuses to run the model on CUDA: {_said(result)}{_unknown(wanted)}")
+    return steady, (*doubts(lines, result["fixed"]), *unknown_values(wanted))
 
 
-def _captured(
-    folder: Path, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
-) -> GraphCapture:
-    result = _run(folder, "graph", request, arrays, device)
+def _captured(child: Child, steady: Steady) -> GraphCapture:
+    result, folder = child.run("graph")
     runs = read_profile(Path(result["profile"]), result["profile_start_ns"]) if "profile" in result else []
-    return capture_of(read_log(folder / LOG), runs, None if result["error"] is None else _said(result))
+    error = None if result["error"] is None else _said(result)
+    return capture_of(read_log(folder / LOG), runs, error, steady.nodes)
 
 
-def _run(
-    folder: Path, task: str, request: dict[str, Any], arrays: dict[str, np.ndarray], device: dict[str, Any]
-) -> dict[str, Any]:
-    folder.mkdir()
-    with (folder / "inputs.npz").open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return run_child(task, request, folder, **device)
+def _unknown(wanted: Sequence[Action]) -> str:
+    lines = unknown_values(wanted)
+    return f" ({'; '.join(lines)})" if lines else ""
 
 
 def _said(result: dict[str, Any]) -> str:
-    text = plain(RuntimeError(result["error"]))
+    # Where it happened says nothing to the user, and is this machine's.
+    text = plain(RuntimeError(result["error"])).partition(" ; GPU=")[0]
     # A refused cuDNN graph is told whole.
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."

@@ -62,12 +62,16 @@ class AttentionKernel:
         ``flash``, ``memory_efficient``, ``math``, ``cudnn``, ``trt``, ``xqa`` or ``none``.
     launches
         How many kernels and library calls the node makes.
+    name, mask
+        The module's name and the mask, as :func:`maskport.export.inspect` reads them; None where it doesn't.
     """
 
     node: str
     op_type: str
     kernel: str
     launches: int
+    name: str | None = None
+    mask: str | None = None
 
 
 @dataclass(frozen=True)
