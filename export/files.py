@@ -12,10 +12,15 @@ from .errors import ExportError
 MAX_INLINE_BYTES = 1 << 30
 
 
+def bytes_of(model: ir.Model) -> int:
+    """Return the size of the weights."""
+    weights = (value.const_value for value in model.graph.initializers.values())
+    return sum(weight.nbytes for weight in weights if weight is not None)
+
+
 def is_large(model: ir.Model) -> bool:
     """Whether the weights are too large to stand in the model's own file."""
-    weights = (value.const_value for value in model.graph.initializers.values())
-    return sum(weight.nbytes for weight in weights if weight is not None) > MAX_INLINE_BYTES
+    return bytes_of(model) > MAX_INLINE_BYTES
 
 
 def save(model: ir.Model, path: Path) -> None:

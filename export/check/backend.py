@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from ..errors import ExportError
-from ..files import is_large, save
+from ..files import bytes_of
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 FATAL_ONLY = 4
+# More is quicker through a file.
+MAX_COPIED_BYTES = 1 << 26
 CPU = ["CPUExecutionProvider"]
 
 
@@ -95,7 +97,7 @@ def session_of(model: ir.Model, options: ort.SessionOptions, outputs: Collection
     Parameters
     ----------
     model
-        Weights that are too large for one file go through a folder that is removed again.
+        Large weights go through a folder that is removed again: ONNX Runtime maps them, where it copies bytes twice.
     options
         Of the session.
     outputs
@@ -104,12 +106,12 @@ def session_of(model: ir.Model, options: ort.SessionOptions, outputs: Collection
     import onnxruntime as ort
 
     with tempfile.TemporaryDirectory(prefix="maskport-") as folder:
-        if not is_large(model):
+        if bytes_of(model) < MAX_COPIED_BYTES:
             proto = ir.to_proto(model)
             _set_outputs(proto, outputs)
             return ort.InferenceSession(proto.SerializeToString(), options, providers=CPU)
         file = Path(folder) / "model.onnx"
-        save(model, file)
+        ir.save(model, file, external_data=f"{file.name}.data")
         if outputs:
             proto = onnx.load(file, load_external_data=False)
             _set_outputs(proto, outputs)

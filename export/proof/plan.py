@@ -20,16 +20,25 @@ from .side import CPU, TWIN
 # as many as fall into groups of their own by their length.
 MAIN = (Size(5, 13, 11), Size(3, 7, 11), Size(2, 5, 3), Size(2, 4, 2), Size(1, 2, 1))
 # What is run at the others, the most telling first.
-BEYOND_WINDOW = ("ones", "left", "holes", "mixed")
-SMALL = (Size(1, 1, 1), Size(2, 1, 7), Size(1, 7, 1))
-SMALL_PATTERNS = ("ones", "nothing", "left", "one token")
-LARGE = ((Size(2, 33, 20), "mixed"), (Size(3, 17, 11), "holes"), (Size(2, 33, 20), "ones"), (Size(3, 17, 11), "left"))
+PAST_WINDOW = ("holes", "ones", "mixed", "left")
+# By how many tokens a row is longer than a window.
+BEYOND = 9
+LARGE = ((Size(2, 33, 20), "mixed"),)
+SMALL = (
+    (Size(1, 1, 1), "ones"),
+    (Size(2, 1, 7), "ones"),
+    (Size(1, 7, 1), "ones"),
+    (Size(1, 7, 1), "left"),
+    (Size(1, 1, 1), "nothing"),
+)
 NO_PAST = ("ones", "left")
 # A longer sequence is not run: the proof stays a matter of seconds.
 MAX_LENGTH = {CPU: 2048, TWIN: 160}
 # Weights times tokens that each side may be asked for: a few seconds on two cores, of which the main size takes
-# at most half.
+# this share at most. Reading all weights once takes as long as some tokens do.
 WORK = {CPU: 5e10, TWIN: 5e9}
+SHARE_OF_MAIN = 2 / 3
+TOKENS_OF_A_RUN = 20
 
 
 class Planned(NamedTuple):
@@ -48,20 +57,33 @@ class Plan(NamedTuple):
 
 def plan(interface: Interface, masks: Sequence[Mask], weights: int, checked: str, main: Size) -> Plan:
     """Choose the cases of a model by the number of its weights."""
-    left = WORK[checked] - sum(_work(interface, planned, weights) for planned in _main(interface, main))
-    chosen, left_out = list(_main(interface, main)), _too_long(masks, MAX_LENGTH[checked])
+    chosen, left_out, too_many = list(_main(interface, main)), [], 0
+    left = WORK[checked] - sum(_work(interface, planned, weights) for planned in chosen)
+    for reach in sorted(_reaches(masks)):
+        past = list(_past_window(interface, reach))
+        if past[0].sizes in [planned.sizes for planned in chosen]:
+            continue
+        if reach + BEYOND > MAX_LENGTH[checked] or _work(interface, past[0], weights) > WORK[checked]:
+            left_out.append(
+                (f"length {reach + BEYOND}", f"too long here, so no row was longer than a window of {reach}")
+            )
+            continue
+        # A lost window is seen past its end alone: one case of it is run at any price.
+        left -= _work(interface, past[0], weights)
+        chosen.append(past[0])
     seen = {_key(planned) for planned in chosen}
     for planned in _others(interface, masks, MAX_LENGTH[checked]):
-        key, work = _key(planned), _work(interface, planned, weights)
-        if key in seen:
+        if _key(planned) in seen:
             continue
-        seen.add(key)
+        seen.add(_key(planned))
+        work = _work(interface, planned, weights)
         if work <= left:
             left -= work
             chosen.append(planned)
         else:
-            name = ",".join(f"{label}={size}" for label, size in planned.sizes.items() if isinstance(label, str))
-            left_out.append((f"{name},mask={planned.pattern}", "a model of this size is tried with fewer cases"))
+            too_many += 1
+    if too_many:
+        left_out.append((f"{too_many} more sizes and paddings", "a model of this size is tried with fewer"))
     return Plan(chosen, left_out)
 
 
@@ -70,7 +92,8 @@ def mains(interface: Interface, weights: int, checked: str) -> list[Size]:
     cheap = [
         size
         for size in MAIN
-        if sum(_work(interface, planned, weights) for planned in _main(interface, size)) <= WORK[checked] / 2
+        if sum(_work(interface, planned, weights) for planned in _main(interface, size))
+        <= WORK[checked] * SHARE_OF_MAIN
     ]
     return cheap or list(MAIN[2:])
 
@@ -108,22 +131,20 @@ def _others(interface: Interface, masks: Sequence[Mask], longest: int) -> Iterat
         yield from some(Size(2, 7, 7), NO_PAST, {past: 0})
         yield from some(Size(2, 1, 7), NO_PAST)
     for reach in sorted(_reaches(masks)):
-        if 2 * reach + 1 <= longest:
-            yield from some(Size(2, 2 * reach + 1, 11), BEYOND_WINDOW)
-    for size in SMALL:
-        yield from some(size, SMALL_PATTERNS)
-    for size, pattern in LARGE:
+        if reach + BEYOND <= longest:
+            yield from _past_window(interface, reach)
+    for size, pattern in (*LARGE, *SMALL):
         yield from some(size, (pattern,))
-    for size in (*SIZES[3:], *SMALL):
+    for size in SIZES:
         yield from some(size, MORE_NAMES)
 
 
-def _too_long(masks: Sequence[Mask], longest: int) -> list[tuple[str, str]]:
-    return [
-        (f"length {2 * reach + 1}", f"it is longer than {longest}, so that rows past a window of {reach} are not run")
-        for reach in sorted(_reaches(masks))
-        if 2 * reach + 1 > longest
-    ]
+def _past_window(interface: Interface, reach: int) -> Iterator[Planned]:
+    """Yield the cases in which rows are longer than a window, the one to run first."""
+    length = reach + BEYOND
+    for size, patterns in ((Size(1, length, 11), PAST_WINDOW[:1]), (Size(2, length, 11), PAST_WINDOW[1:])):
+        for pattern in _patterns(interface, patterns):
+            yield Planned(interface.sizes(size), pattern)
 
 
 def _reaches(masks: Sequence[Mask]) -> set[int]:
@@ -134,7 +155,7 @@ def _reaches(masks: Sequence[Mask]) -> set[int]:
 
 def _work(interface: Interface, planned: Planned, weights: int) -> float:
     labels = [interface.layout.batch, *interface.layout.tokens[:1]]
-    return weights * math.prod(planned.sizes.get(label, 1) for label in labels)
+    return weights * (TOKENS_OF_A_RUN + math.prod(planned.sizes.get(label, 1) for label in labels))
 
 
 def _key(planned: Planned) -> tuple[object, ...]:

@@ -88,7 +88,9 @@ def prove(
     run.record.not_run += [*planned.left_out, ("batch=0", EMPTY_BATCH)]
     for sizes, pattern in planned.cases:
         run.compare(interface.draw(sizes, pattern, seed), pattern)
-    run.compare_other_numbers(interface.draw(interface.sizes(main), "holes", seed))
+    holes = interface.draw(interface.sizes(main), "holes", seed)
+    run.compare_other_numbers(holes)
+    run.note_effects(holes)
     return Proof(checked, padding_rows, run.finish())
 
 
@@ -173,6 +175,24 @@ class _Run:
             if value.role == "mask" and value.pad == 0 and array.dtype.kind in "iu":
                 inputs[name] = (array != 0) * rng.choice(OTHER_NUMBERS, array.shape).astype(array.dtype)
         self.compare(replace(case, name=f"{case.name},marked by 1 and 2", inputs=inputs), case.pattern)
+
+    def note_effects(self, case: Case) -> None:
+        """Note the masks that change no valid row of the source when they hide nothing: a loss would not be seen."""
+        layout = self.interface.layout
+        for name in layout.masks:
+            value = layout.inputs[name]
+            if value.role != "mask":
+                continue
+            shown = np.full_like(case.inputs[name], int(value.pad == 0))
+            try:
+                before, after = (self.reference.run({**case.inputs, name: mask}) for mask in (case.inputs[name], shown))
+            except BackendError:
+                continue
+            found = compare(layout, with_rows(case, self.interface, self.masks, before), after, before, "keep", None)
+            if all(apart.why is None for apart in found if apart.rows == VALID):
+                self.record.notes.append(
+                    f"nothing that was tried shows an effect of {name!r}, so its loss would not be seen"
+                )
 
     def _without_padding_readers(self, case: Case, actual: Arrays, expected: Arrays) -> tuple[Case, list[Apart]]:
         """Compare a case; rows of outputs that read padding in the source count only where padding is kept."""
