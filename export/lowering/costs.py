@@ -1,0 +1,155 @@
+"""What a kernel costs, relative to decomposed attention: measured, and replaceable by what is measured elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .targets import Target
+
+__all__ = ["COSTS", "TYPICAL", "CostError", "Costs", "provider_of"]
+
+# Batch and length where the graph leaves them open.
+TYPICAL = (8, 256)
+
+
+class CostError(ValueError):
+    """A file that is no table of costs."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A table of costs.
+
+    Attributes
+    ----------
+    classes : sequence of (int, int)
+        Batch and length of each column.
+    costs : mapping
+        By provider ("cpu", "cuda:sm75", ...) and kernel: time relative to decomposed attention, one number for each
+        class, or one for all.
+    """
+
+    classes: Sequence[tuple[int, int]]
+    costs: Mapping[str, Mapping[str, Sequence[float] | float]]
+
+    def cost(self, kernel: str, provider: str, batch: int, length: int) -> float:
+        """Return the cost of a kernel in the class nearest to a batch and length; infinite if it was not measured."""
+        found = self.costs.get(provider, {}).get(kernel, math.inf)
+        if not isinstance(found, Sequence):
+            return found
+        distances = [abs(math.log(batch / b)) + abs(math.log(length / n)) for b, n in self.classes]
+        return found[distances.index(min(distances))]
+
+    @classmethod
+    def load(cls, path: Path) -> Costs:
+        """Read a table: ``{"classes": [[8, 256]], "cpu": {"ai.onnx.Attention": [0.6]}}``.
+
+        Raises
+        ------
+        CostError
+            If it is no such file.
+        """
+        try:
+            table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            classes = [(int(batch), int(length)) for batch, length in table.pop("classes")]
+            costs = {
+                provider: {kernel: _numbers(given, len(classes)) for kernel, given in kernels.items()}
+                for provider, kernels in table.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CostError(
+                f'{path} is no table of costs: {error}; expected {{"classes": [[batch, length], ...], provider: '
+                "{kernel: [one number for each class]}}"
+            ) from error
+        return cls(classes, costs)
+
+
+def _numbers(given: Any, count: int) -> list[float]:
+    numbers = [float(number) for number in given]
+    if len(numbers) != count:
+        raise ValueError(f"expected {count} numbers, got {numbers}")
+    return numbers
+
+
+def provider_of(target: Target) -> str:
+    """Return the column of a target: on CUDA the newest architecture measured that is not newer than it."""
+    if target.provider == "cpu":
+        return "cpu"
+    # What is written for all of them is chosen for those in use.
+    return "cuda:sm75" if target.sm == 75 else "cuda:sm80" if target.sm is None or target.sm < 90 else "cuda:sm90"
+
+
+ATTENTION, MULTI_HEAD, GROUP_QUERY = (
+    "ai.onnx.Attention",
+    "com.microsoft.MultiHeadAttention",
+    "com.microsoft.GroupQueryAttention",
+)
+COSTS = Costs(
+    ((1, 32), (64, 32), (16, 128), (8, 256), (2, 1024)),
+    {
+        # float32, 12 heads of 64, two cores with AVX-512, onnxruntime 1.31.1.
+        "cpu": {
+            ATTENTION: (0.37, 0.56, 0.58, 0.62, 0.56),
+            f"{ATTENTION} causal": (0.34, 0.85, 0.84, 0.71, 0.68),
+            f"{ATTENTION} lengths": (0.34, 0.66, 0.70, 0.67, 0.64),
+            f"{ATTENTION} bool": (0.38, 0.71, 0.75, 0.74, 0.68),
+            f"{ATTENTION} bias": (0.39, 0.72, 0.76, 0.75, 0.69),
+            MULTI_HEAD: (0.50, 0.91, 0.88, 0.79, 0.60),
+            f"{MULTI_HEAD} causal": (0.80, 1.05, 0.94, 0.83, 0.81),
+            f"{MULTI_HEAD} key mask": (0.80, 1.05, 0.94, 0.83, 0.81),
+            f"{MULTI_HEAD} causal & key mask": (0.80, 1.05, 0.94, 0.83, 0.81),
+            f"{MULTI_HEAD} bias": (0.81, 1.06, 0.95, 0.84, 0.82),
+            f"{GROUP_QUERY} causal": (0.80, 1.12, 0.93, 0.95, 0.66),
+            f"{GROUP_QUERY} local": (0.80, 1.12, 0.93, 0.95, 0.66),
+            "decomposed": (1.0, 1.0, 1.0, 1.0, 1.0),
+        },
+        # In launches of one float16 node, by which kernel they are: 1 flash or cuDNN, 2 memory-efficient, 8 unfused.
+        # What widens heads for a channel adds to them; it is read from traces of a device that runs nothing.
+        "cuda:sm75": {
+            ATTENTION: 2.0,
+            f"{ATTENTION} causal": 2.0,
+            f"{ATTENTION} lengths": 3.0,
+            f"{ATTENTION} channel": 2.6,
+            f"{ATTENTION} causal & channel": 2.6,
+            f"{ATTENTION} bool": 4.0,
+            f"{ATTENTION} bias": 3.2,
+            MULTI_HEAD: 2.1,
+            f"{MULTI_HEAD} causal": 2.1,
+            f"{MULTI_HEAD} key mask": 8.0,
+            f"{MULTI_HEAD} causal & key mask": 8.0,
+            f"{MULTI_HEAD} bias": 3.0,
+            f"{GROUP_QUERY} causal": 3.0,
+            f"{GROUP_QUERY} local": 3.0,
+            f"{GROUP_QUERY} causal & channel": 3.6,
+            f"{GROUP_QUERY} local & channel": 3.6,
+            "decomposed": 9.0,
+        },
+        **{
+            f"cuda:sm{sm}": {
+                ATTENTION: 1.0,
+                f"{ATTENTION} causal": 1.0,
+                f"{ATTENTION} lengths": 1.2,
+                f"{ATTENTION} channel": 1.6,
+                f"{ATTENTION} causal & channel": 1.6,
+                f"{ATTENTION} bool": 4.0,
+                f"{ATTENTION} bias": 3.2,
+                MULTI_HEAD: 1.1,
+                f"{MULTI_HEAD} causal": 1.1,
+                f"{MULTI_HEAD} key mask": 8.0,
+                f"{MULTI_HEAD} causal & key mask": 8.0,
+                f"{MULTI_HEAD} bias": bias,
+                f"{GROUP_QUERY} causal": 1.3,
+                f"{GROUP_QUERY} local": 1.3,
+                f"{GROUP_QUERY} causal & channel": 1.9,
+                f"{GROUP_QUERY} local & channel": 1.9,
+                "decomposed": 9.0,
+            }
+            for sm, bias in ((80, 3.0), (90, 2.5))
+        },
+    },
+)

@@ -1,0 +1,92 @@
+"""Heads side by side, [B, S, H * D], made wider: what a kernel's head size or a channel of keys needs.
+
+Shapes: B batch, S sequence, H heads, D size of a head, C elements added to each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from .asked import Asked, dim
+from .build import Builder
+from .kernels import Kernel
+from .masks import MaskWriter
+from .numbers import channel_factor
+
+__all__ = ["Sizes", "narrow", "sizes_of", "widened"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the heads of queries and keys, and of values, as a kernel is given them."""
+
+    head: int
+    value: int
+
+
+def sizes_of(kernel: Kernel, asked: Asked, provider: str) -> Sizes:
+    """Return the head sizes that a kernel is given."""
+    head, value = asked.site.head_size + (kernel.rest == "channel"), asked.site.v_head_size
+    multiple = kernel.head_multiple.get(provider, 1)
+    if provider in kernel.one_head_size:
+        head = value = max(head, value)
+    return Sizes(-(-head // multiple) * multiple, -(-value // multiple) * multiple)
+
+
+def widened(
+    b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, sizes: Sizes
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return queries, keys and values with heads of these sizes.
+
+    The first element that a channel adds is c for a query and 0 or -c for a key; all others meet a zero.
+    """
+    site, inputs, dtype = asked.site, asked.inputs, asked.inputs.query.dtype
+    assert dtype is not None
+    count = sizes.head - site.head_size
+    query, key, value = inputs.query, inputs.key, inputs.value
+    if count:
+        ones = np.zeros(count)
+        if kernel.rest == "channel":
+            factor = channel_factor(site.scale, asked.dtype)
+            assert factor is not None
+            ones[0] = factor
+            key = _joined(b, key, site.kv_heads, site.head_size, masks.key_channels(asked, count))
+        else:
+            key = _joined(b, key, site.kv_heads, site.head_size, _filled(b, key, site.kv_heads, np.zeros(count)))
+        query = _joined(b, query, site.q_heads, site.head_size, _filled(b, query, site.q_heads, ones))
+    if count := sizes.value - site.v_head_size:
+        value = _joined(b, value, site.kv_heads, site.v_head_size, _filled(b, value, site.kv_heads, np.zeros(count)))
+    return query, key, value
+
+
+def narrow(b: Builder, value: ir.Value, heads: int, size: int, kept: int) -> ir.Value:
+    """Return [B, S, H * kept], the first elements of heads of a size."""
+    if size == kept:
+        return value
+    batch, length = dim(value, 0), dim(value, 1)
+    split = b.reshape(value, (0, 0, heads, size), [batch, length, heads, size])
+    shape = [batch, length, heads, kept]
+    split = b.op("Slice", [split, b.ints(0), b.ints(kept), b.ints(3)], dtype=value.dtype, shape=shape)
+    return b.reshape(split, (0, 0, heads * kept), [batch, length, heads * kept])
+
+
+def _filled(b: Builder, like: ir.Value, heads: int, elements: Sequence[float] | np.ndarray) -> ir.Value:
+    """Return [B, S, H, C] that has the same elements everywhere."""
+    dtype, count = like.dtype, len(elements)
+    assert dtype is not None
+    shape = b.concat([b.size(like, 0), b.size(like, 1), b.ints(heads, count)], 0, [4])
+    row = b.array(np.reshape(elements, (1, 1, 1, count)), dtype)
+    return b.op("Expand", [row, shape], dtype=dtype, shape=[dim(like, 0), dim(like, 1), heads, count])
+
+
+def _joined(b: Builder, value: ir.Value, heads: int, size: int, more: ir.Value) -> ir.Value:
+    batch, length, count = dim(value, 0), dim(value, 1), dim(more, 3)
+    assert isinstance(count, int)
+    wide = size + count
+    split = b.reshape(value, (0, 0, heads, size), [batch, length, heads, size])
+    split = b.concat([split, more], 3, [batch, length, heads, wide])
+    return b.reshape(split, (0, 0, heads * wide), [batch, length, heads * wide])
