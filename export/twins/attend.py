@@ -51,12 +51,11 @@ def attend(
     sinks = None if sink is None else sink.astype(scores.dtype).reshape(1, -1, 1, 1)
     if sinks is not None:
         peak = np.maximum(peak, sinks)
-    with np.errstate(invalid="ignore", over="ignore"):
-        weights = np.where(takes_part, np.exp(scores - peak), 0)
-        total = weights.sum(axis=-1, keepdims=True)
-        if sinks is not None:
-            total = total + np.exp(sinks - peak)
-        return np.divide(weights, total, out=np.zeros_like(weights), where=total != 0) @ value
+    weights = np.where(takes_part, np.exp(scores - peak), 0)
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks - peak)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total != 0) @ value
 
 
 def bias_fits(bias: np.ndarray | None, batch: int, heads: int, queries: int, keys: int) -> bool:

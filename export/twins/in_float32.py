@@ -56,8 +56,7 @@ class _InFloat32(OpRun):
             outputs: tuple[Any, ...] = self._inner.run(*args, **kwargs)
             return outputs
         wide = [widened(array) if array is not None and array.dtype in NARROW else array for array in args]
-        with np.errstate(over="ignore"):
-            results = self._inner.run(*wide, **kwargs)
+        results = self._inner.run(*wide, **kwargs)
         count = ROUNDED_OUTPUTS[self.op_type]
         return tuple(rounded(result, narrow) if i < count else result for i, result in enumerate(results))
 

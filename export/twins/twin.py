@@ -54,5 +54,4 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 def rounded(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array in an element type; what is too large becomes infinite, as it does in a kernel."""
-    with np.errstate(over="ignore"):
-        return array.astype(dtype, copy=False)
+    return array.astype(dtype, copy=False)

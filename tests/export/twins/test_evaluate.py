@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import ml_dtypes
@@ -111,3 +112,14 @@ def test_bfloat16_runs() -> None:
     output = evaluate(model, {"x": X.astype(ml_dtypes.bfloat16)})["y"]
     assert output.dtype == ml_dtypes.bfloat16
     assert abs(output.astype(np.float32).sum() - 1) < 0.01
+
+
+def test_numbers_that_leave_their_type_are_not_warned_of() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        agraph (float16[4] x) => (float16[4] y) { s = Mul (x, x)  l = Log (s)  y = com.microsoft.QuickGelu (l) }""")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        output = evaluate(model, {"x": np.array([0, 1, -1, 60000], np.float16)})["y"]
+    assert output[1:3].tolist() == [0, 0]
+    assert np.isposinf(output[3])
