@@ -9,15 +9,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .errors import CheckFailed, ExportError
+    from .errors import CheckFailed, ExportError, ProofFailed
     from .exporter import Exported, export
     from .inspector import InspectError, Report, inspect
 
-__all__ = ["CheckFailed", "ExportError", "Exported", "InspectError", "Report", "export", "inspect"]
+__all__ = ["CheckFailed", "ExportError", "Exported", "InspectError", "ProofFailed", "Report", "export", "inspect"]
 
 _FILES = {
     "CheckFailed": "errors",
     "ExportError": "errors",
+    "ProofFailed": "errors",
     "Exported": "exporter",
     "export": "exporter",
     "InspectError": "inspector",

@@ -81,7 +81,8 @@ def compare(
         if is_float(one) and is_float(two) and one.dtype.itemsize < two.dtype.itemsize:
             # What the coarser type can't hold is infinite there.
             with np.errstate(over="ignore"):
-                two = two.astype(one.dtype)
+                coarse = two.astype(one.dtype)
+            two = np.where(np.isinf(coarse), coarse.astype(two.dtype), two)
         found += _rows(_alone(layout, name), case, name, one, two, padding_rows, dtype)
     return found
 

@@ -79,12 +79,17 @@ def interface_of(model: ir.Model, source: Side, masks: Sequence[Mask], hidden: S
     declared = _layout(model, masks, bounds)
     examples = examples_of(model.graph, declared, masks, bounds, seed)
     reasons: list[str] = []
+    doubtful = None
     for multiple, layout in itertools.product(MULTIPLES, _candidates(declared)):
         found = _try(source, layout, examples, hidden, multiple, seed, reasons)
         if found is not None:
-            return found
+            if _is_plain(found.layout):
+                return found
+            doubtful = doubtful or found
         if not layout.free:
             break
+    if doubtful is not None:
+        return doubtful
     raise ProofFailed(f"the source itself can't be run on inputs that were drawn for it: {reasons[0]}")
 
 
@@ -145,6 +150,12 @@ def _merged(layout: Layout) -> Layout:
     }
     tokens = tuple(dict.fromkeys(names.get(label, label) for label in layout.tokens))
     return Layout(inputs, layout.outputs, names.get(layout.batch, layout.batch), tokens)
+
+
+def _is_plain(layout: Layout) -> bool:
+    """Whether it is clear which length is the cache's: outputs are as long as the queries, or as all keys."""
+    lengths = {label for axes in layout.outputs.values() for label in axes}
+    return all(new in lengths and past not in lengths for _, past, new in layout.sums)
 
 
 def _try(
