@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # onnxruntime-gpu also runs on CPUs, but has no wheel for macOS or Arm.
-ORT := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),gpu,cpu)
+# The dry run of CUDA kernels needs it, and a C++ compiler.
+ORT := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),dryrun,cpu)
 
 .PHONY: demo test lint clean
 

@@ -181,6 +181,47 @@ def validate(
 
 
 @app.command(cls=Command)
+def dryrun(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
+    sm: Annotated[int, typer.Option(help="Compute capability: 75, 80, 86, 89, 90 or 120.")] = 90,
+    inputs: Annotated[
+        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME:DIMxDIM", help="Shape of a drawn input; may be repeated."),
+    ] = None,
+    cudnn: Annotated[
+        str, typer.Option(help="How cuDNN answers: accept, refuse, old (before 9.3) or absent.")
+    ] = "accept",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="Of the CUDA provider; may be repeated."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="OTHER.onnx", help="A model to set beside it.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="For example launches=40,d2h=1,attention=flash+cudnn; exit code 1 if over.", show_default=False
+        ),
+    ] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
+    no_graph: Annotated[bool, typer.Option("--no-graph", help="Don't try to capture a CUDA graph.")] = False,
+    seconds: Annotated[float, typer.Option("--timeout", help="Seconds that each run may take.")] = 120,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Show the CUDA kernels that a model launches, without a GPU."""
+    from .dryrun_command import Asked, dryrun_command
+
+    asked = Asked(sm, cudnn, inputs, sizes or (), options or (), compare, budget, page, not no_graph, seconds)
+    return dryrun_command(context.obj, model, asked, as_json)
+
+
+@app.command(cls=Command)
 def run(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],

@@ -16,7 +16,6 @@ from .model_layout import Declared, layout_of
 
 if TYPE_CHECKING:
     from ..export.cases.layout import Input
-    from ..runtime import Session
 
 SIZES = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")
 # Free axes that no option names, in the order in which they appear: small, co-prime, batch first.
@@ -50,7 +49,7 @@ def parse_sizes(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return sizes
 
 
-def read_inputs(path: Path, session: Session) -> dict[str, Any]:
+def read_inputs(path: Path, session: Declared) -> dict[str, Any]:
     """Read arrays by input name.
 
     Parameters

@@ -24,6 +24,10 @@ class Declared(Protocol):
         """And of each output."""
 
     @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs."""
+
+    @property
     def output_names(self) -> list[str]:
         """Names of the outputs."""
 

@@ -1,7 +1,7 @@
 """What runs in the child process: a session of ONNX Runtime on the null device.
 
-Started as ``python -m maskport.tools.dryrun.child TASK FOLDER``, with the stand-in libraries on the loader's path. It
-reads ``request.json`` and ``inputs.npz`` from FOLDER, and writes ``result.json`` there.
+Started as ``python -m maskport.tools.dryrun.child TASK`` with the stand-in libraries on the loader's path. It reads
+``request.json`` and ``inputs.npz`` of its folder, and writes ``result.json`` there.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class NullDevice:
 
     def __init__(self) -> None:
         self._core = ctypes.CDLL("libmaskport_null.so", mode=ctypes.RTLD_GLOBAL)
+        # Before anything can load libraries of the same names from elsewhere.
+        for library in Path(os.environ["MASKPORT_NULL_LIBRARIES"]).glob("lib*.so.*"):
+            ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
         self._core.maskport_memory.restype = ctypes.c_size_t
         self._alive: list[bytes] = []
         if not self._core.maskport_memory():
@@ -66,7 +69,7 @@ def _session(request: dict[str, Any], **extra: str) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.enable_profiling = True
-    options.profile_file_prefix = str(Path(request["folder"]) / "profile")
+    options.profile_file_prefix = "profile"
     if request["optimized"]:
         options.optimized_model_filepath = request["optimized"]
         # A file of weights of its own: one of over 2 GB couldn't be written.
@@ -92,7 +95,7 @@ def _inputs(request: dict[str, Any], session: Any, device: str) -> dict[str, Any
     import numpy as np
     import onnxruntime as ort
 
-    arrays = dict(np.load(Path(request["folder"]) / "inputs.npz"))
+    arrays = dict(np.load("inputs.npz"))
     types = {value.name: value.type for value in session.get_inputs()}
     values = {}
     for name, array in arrays.items():
@@ -155,17 +158,40 @@ def graph(request: dict[str, Any], device: NullDevice) -> dict[str, Any]:
     return {**result, **_profile(session)}
 
 
-TASKS: dict[str, Callable[[dict[str, Any], NullDevice], dict[str, Any]]] = {"trace": trace, "graph": graph}
+def call(request: dict[str, Any], device: NullDevice) -> dict[str, Any]:
+    """Call a function of a file with the request's arguments."""
+    import importlib.util
+    import traceback
+
+    spec = importlib.util.spec_from_file_location("called", request["file"])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        device.mark("call")
+        value = getattr(module, request["function"])(*request["arguments"])
+        device.mark("end")
+    except BaseException:
+        return {"error": traceback.format_exc()}
+    return {"error": None, "value": value}
 
 
-def main(task: str, folder: Path, fixed: bool) -> None:
+TASKS: dict[str, Callable[[dict[str, Any], NullDevice], dict[str, Any]]] = {
+    "trace": trace,
+    "graph": graph,
+    "call": call,
+}
+
+
+def main(task: str, fixed: bool) -> None:
     """Do a task and write what came of it, and whether addresses are fixed."""
-    request = {**json.loads((folder / "request.json").read_text()), "folder": str(folder)}
+    request = json.loads(Path("request.json").read_text())
     resource.setrlimit(resource.RLIMIT_DATA, (request["memory"], request["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         device = NullDevice()
-        for index, data in enumerate(request["answers"]):
+        for index, data in enumerate(request.get("answers", ())):
             if data is not None:
                 device.answer(index, bytes.fromhex(data))
         if task == "graph":
@@ -173,11 +199,11 @@ def main(task: str, folder: Path, fixed: bool) -> None:
         result = TASKS[task](request, device)
     except Exception as error:
         result = {"error": f"{error}" or type(error).__name__, "early": True}
-    (folder / "result.json").write_text(json.dumps({**result, "fixed": fixed}))
+    Path("result.json").write_text(json.dumps({**result, "fixed": fixed}))
     # Without the libraries' own goodbyes, which may call what is no longer there.
     sys.stdout.flush()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), fix_addresses())
+    main(sys.argv[1], fix_addresses())

@@ -30,6 +30,11 @@ class DeclaredModel:
     metadata: dict[str, str]
 
     @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs."""
+        return [value.name for value in self.inputs]
+
+    @property
     def output_names(self) -> list[str]:
         """Names of the outputs."""
         return [value.name for value in self.outputs]

@@ -19,10 +19,12 @@ from .libraries import stand_ins
 # on, but for that of 9.10.0 and 9.10.1.
 CUDNN = {"accept": (91800, 0), "refuse": (91800, 1), "old": (90200, 0), "absent": (0, 0)}
 LOG = "device.log"
+# Variables that the child sees, by how their names begin.
+KEPT = ("ORT_", "PYTHON")
 
 
-def environment(sm: int, cudnn: str, log: Path) -> dict[str, str]:
-    """Return the environment in which a process finds the null device.
+def environment(sm: int, cudnn: str) -> dict[str, str]:
+    """Return the environment in which a process finds the null device, which writes to LOG in its folder.
 
     Parameters
     ----------
@@ -30,8 +32,6 @@ def environment(sm: int, cudnn: str, log: Path) -> dict[str, str]:
         Compute capability, times ten.
     cudnn
         ``"accept"``, ``"refuse"`` (its graphs fail), ``"old"`` (before 9.3) or ``"absent"``.
-    log
-        The file that the device writes to.
 
     Raises
     ------
@@ -45,11 +45,14 @@ def environment(sm: int, cudnn: str, log: Path) -> dict[str, str]:
     del facts["name"]
     folder = stand_ins()
     paths = [str(folder), *([str(folder / "cudnn")] if cudnn != "absent" else [])]
+    # Nothing else of the environment: where memory lies depends on its size, and some of ONNX Runtime's orders on that.
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     return {
-        **os.environ,
+        **kept,
         "LD_LIBRARY_PATH": os.pathsep.join([*paths, os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep),
         "MASKPORT_NULL_DEVICE": ",".join(f"{name}={value}" for name, value in facts.items()),
-        "MASKPORT_NULL_LOG": str(log),
+        "MASKPORT_NULL_LOG": LOG,
+        "MASKPORT_NULL_LIBRARIES": str(folder),
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
     }
@@ -67,12 +70,14 @@ def run_child(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_text(json.dumps(request))
-    command = [sys.executable, "-m", f"{__package__}.child", task, str(folder)]
+    # By relative paths: the length of a temporary folder's name would move memory as well.
+    command = [sys.executable, "-P", "-m", f"{__package__}.child", task]
     said = folder / "said.txt"
     with said.open("wb") as file:
         process = subprocess.Popen(
             command,
-            env=environment(sm, cudnn, folder / LOG),
+            env=environment(sm, cudnn),
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -43,27 +43,31 @@ def steady_run(lines: Sequence[Line], runs: Iterable[NodeRun], mark: str = "stea
     end = after[0] if after else lines[-1]
     ran = timeline.between(begin.ns, end.ns)
     first, last = (ran[0].start, max(run.end for run in ran)) if ran else (end.ns, end.ns)
-    actions = tuple(_action(line, timeline.at(line.ns), first, last) for line in found if line.kind in ACTIONS)
+    done = [line for line in found if line.kind in ACTIONS]
+    order = {ns: place for place, ns in enumerate(sorted([line.ns for line in done] + [run.start for run in ran]))}
+    actions = tuple(_action(line, timeline.at(line.ns), first, last, order[line.ns]) for line in done)
     lost = [action.name for action in actions if action.launch and action.node is None]
     if lost:
         raise ToolError(f"{len(lost)} launches fall to no node, among them {lost[0]}; was the system's clock set?")
-    return Steady(actions, tuple(RanNode(run.node, run.op_type, run.provider) for run in ran), int(end.more[1]))
+    nodes = tuple(RanNode(run.node, run.op_type, run.provider, order[run.start]) for run in ran)
+    return Steady(actions, nodes, int(end.more[1]))
 
 
-def _action(line: Line, run: NodeRun | None, first: int, last: int) -> Action:
+def _action(line: Line, run: NodeRun | None, first: int, last: int, order: int) -> Action:
     place = "node" if run else "before" if line.ns < first else "after" if line.ns > last else "between"
     answered = None
     size = 0
     detail = " ".join(line.more)
     if line.kind == "kernel":
-        detail = " ".join(line.more[:3])
+        grid, block, shared = line.more[:3]
+        detail = f"grid {grid}, block {block}" + (f", {shared} bytes shared" if shared != "0" else "")
     elif line.kind == "copy":
         size, detail = int(line.more[0]), line.more[1]
         answered = line.more[4] == "yes" if line.name == "d2h" and place in ("node", "between") else None
     elif line.kind in SIZED:
         size, detail = int(line.more[0]), ""
     node, op_type = (run.node, run.op_type) if run else (None, None)
-    return Action(line.kind, line.name, detail, node, op_type, place, size, answered)
+    return Action(line.kind, line.name, detail, node, op_type, place, order, size, answered)
 
 
 def attention(steady: Steady, sites: Mapping[str, Site]) -> tuple[AttentionKernel, ...]:

@@ -100,7 +100,7 @@ def dryrun(
         proto = read_model(path)
         arrays = fill(declared(proto), inputs or {})
         request: dict[str, Any] = {
-            "model": str(path),
+            "model": str(path) if not isinstance(model, bytes) else f"../{path.name}",
             "data": None,
             "optimized": None,
             "cuda_options": _texts(cuda_options),
@@ -112,7 +112,7 @@ def dryrun(
         if renamed:
             named = folder / "named.onnx"
             named.write_bytes(proto.SerializeToString())
-            request |= {"model": str(named), "data": str(path.parent)}
+            request |= {"model": f"../{named.name}", "data": str(path.parent) if not isinstance(model, bytes) else ".."}
         child = Child(folder, request, arrays, {"sm": sm, "cudnn": cudnn, "seconds": seconds})
         steady, doubted = _traced(child, proto, path.parent)
         captured = _captured(child, steady) if graph else GraphCapture(None, None)
@@ -169,11 +169,11 @@ def _traced(child: Child, proto: onnx.ModelProto, data: Path) -> tuple[Steady, t
     for _ in range(MOST_ROUNDS):
         result, folder = child.run("trace")
         lines = read_log(folder / LOG)
-        runs = read_profile(Path(result["profile"]), result["profile_start_ns"]) if "profile" in result else []
+        runs = read_profile(folder / result["profile"], result["profile_start_ns"]) if "profile" in result else []
         steady = steady_run(lines, runs, "steady" if result["error"] is None else "warm-up")
         wanted = [action for action in steady.actions if action.answered is not None]
         if wanted and not optimized.exists():
-            child.run("trace", optimized=str(optimized))
+            child.run("trace", optimized=f"../{optimized.name}")
             child.request["optimized"] = None
         if wanted and values is None and optimized.exists():
             values = Values(proto, data, optimized, child.arrays)
@@ -188,7 +188,7 @@ def _traced(child: Child, proto: onnx.ModelProto, data: Path) -> tuple[Steady, t
 
 def _captured(child: Child, steady: Steady) -> GraphCapture:
     result, folder = child.run("graph")
-    runs = read_profile(Path(result["profile"]), result["profile_start_ns"]) if "profile" in result else []
+    runs = read_profile(folder / result["profile"], result["profile_start_ns"]) if "profile" in result else []
     error = None if result["error"] is None else _said(result)
     return capture_of(read_log(folder / LOG), runs, error, steady.nodes)
 
@@ -200,6 +200,6 @@ def _unknown(wanted: Sequence[Action]) -> str:
 
 def _said(result: dict[str, Any]) -> str:
     # Where it happened says nothing to the user, and is this machine's.
-    text = plain(RuntimeError(result["error"])).partition(" ; GPU=")[0]
+    text = " ".join(plain(RuntimeError(result["error"])).partition(" ; GPU=")[0].split())
     # A refused cuDNN graph is told whole.
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."

@@ -33,6 +33,8 @@ class Action:
         Of a copy, fill or allocation.
     answered
         Whether a copy to the host was given what a CPU had computed; None for anything else.
+    order
+        Its place among all actions and nodes.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class Action:
     node: str | None
     op_type: str | None
     where: str
+    order: int
     bytes: int = 0
     answered: bool | None = None
 
@@ -84,11 +87,12 @@ class GraphCapture:
 
 @dataclass(frozen=True)
 class RanNode:
-    """A node of the steady run, in the order in which they ran."""
+    """A run of a node; `order` is the place of its start among all actions and nodes."""
 
     node: str
     op_type: str
     provider: str
+    order: int
 
 
 @dataclass(frozen=True)

@@ -156,3 +156,6 @@ FORMS = {
     "GQA decode, 4 KV heads": _grouped(KV, 1, PAST),
     "PackedMHA": _packed(),
 }
+BROADCAST = "Attention bool [B,1,1,S]"
+# Without the one that no kernel takes.
+RUNNING = {name: form for name, form in FORMS.items() if name != BROADCAST}

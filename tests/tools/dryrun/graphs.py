@@ -50,7 +50,8 @@ cut (float16[batch, seq, 8] x, int64[batch, seq] attention_mask) => (float16[bat
 # The second count depends on the first: tokens are kept whose number among the kept ones is even.
 TWICE = """
 twice (float16[batch, seq, 8] x, int64[batch, seq] attention_mask) => (float16[n, 8] y)
-<int64[1] all = {-1}, int64[2] rows = {-1, 8}, int64[1] first = {0}, int64 zero = {0}, int64 one = {1}, int64 two = {2}> {
+<int64[1] all = {-1}, int64[2] rows = {-1, 8}, int64[1] first = {0}, int64 zero = {0}, int64 one = {1},
+ int64 two = {2}> {
   flat = Reshape (attention_mask, all)
   real = Cast <to = 9> (flat)
   places = NonZero (real)

@@ -7,10 +7,8 @@ from maskport.tools.dryrun import Trace, dryrun
 from maskport.tools.errors import ToolError
 from onnx import TensorProto
 
-from .forms import FORMS, Form, model_of
+from .forms import BROADCAST, FORMS, RUNNING, Form, model_of
 
-BROADCAST = "Attention bool [B,1,1,S]"
-RUNNING = {name: form for name, form in FORMS.items() if name != BROADCAST}
 CUDNN_CHOSEN = {name for name in FORMS if name.startswith(("MHA", "GQA"))} - {"MHA 2D mask", "MHA [3B+2]", "GQA window"}
 
 # Kernel and launches of float16, B4 S256, 12 heads of 64, on sm 75, 80, 90, and 90 with a cuDNN before 9.3.
@@ -98,7 +96,7 @@ def test_what_does_not_choose_cudnn_does_not_mind_its_refusal() -> None:
 
 
 def test_multi_head_attention_needs_cudnn_at_any_device() -> None:
-    with pytest.raises(ToolError, match="(?i)cudnn"):
+    with pytest.raises(ToolError, match=r"(?i)cudnn"):
         traced({"MHA none": FORMS["MHA none"]}, 80, "absent")
     assert kernels(traced({"Attention none": FORMS["Attention none"]}, 90, "absent")) == {"Attention none": "flash 1"}
 
