@@ -21,7 +21,7 @@ KEY_ONLY = ("full", "padding(", "prefix(")
 class Lengths:
     """Sizes of an attention: batch, queries, all keys (those of a cache with them), and those of the cache.
 
-    `cross` says that keys come from another sequence.
+    `cross` is false only where query q is known to be the token of key q + past.
     """
 
     batch: Dim
@@ -103,7 +103,8 @@ class Asked:
         past: Dim = 0 if inputs.past_key is None else dim(inputs.past_key, 2)
         new = dim(inputs.key, 1)
         keys = past + new if isinstance(past, int) and isinstance(new, int) else new if past == 0 else None
-        lengths = Lengths(dim(inputs.query, 0), dim(inputs.query, 1), keys, past, site.cross)
+        queries = dim(inputs.query, 1)
+        lengths = Lengths(dim(inputs.query, 0), queries, keys, past, site.cross or queries is None or queries != new)
         return cls(
             site, inputs, site.mask, lengths, dtype or type_name(inputs.query.dtype), opset, len(node.outputs) > 1
         )

@@ -109,20 +109,21 @@ COSTS = Costs(
             "decomposed": (1.0, 1.0, 1.0, 1.0, 1.0),
         },
         # In launches of one float16 node, by which kernel they are: 1 flash or cuDNN, 2 memory-efficient, 8 unfused.
-        # What widens heads for a channel adds to them; it is read from traces of a device that runs nothing.
+        # Widening heads for a channel adds to them, and so does the memory of a dense mask, which grows with the square
+        # of the length. They are read from traces of a device that runs nothing: an order, not times.
         "cuda:sm75": {
             ATTENTION: 2.0,
             f"{ATTENTION} causal": 2.0,
             f"{ATTENTION} lengths": 3.0,
             f"{ATTENTION} channel": 2.6,
             f"{ATTENTION} causal & channel": 2.6,
-            f"{ATTENTION} bool": 4.0,
-            f"{ATTENTION} bias": 3.2,
+            f"{ATTENTION} bool": 5.0,
+            f"{ATTENTION} bias": 4.2,
             MULTI_HEAD: 2.1,
             f"{MULTI_HEAD} causal": 2.1,
             f"{MULTI_HEAD} key mask": 8.0,
             f"{MULTI_HEAD} causal & key mask": 8.0,
-            f"{MULTI_HEAD} bias": 3.0,
+            f"{MULTI_HEAD} bias": 4.0,
             f"{GROUP_QUERY} causal": 3.0,
             f"{GROUP_QUERY} local": 3.0,
             f"{GROUP_QUERY} causal & channel": 3.6,

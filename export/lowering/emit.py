@@ -36,7 +36,7 @@ def _attention(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, prov
         query, key, value = widened(b, masks, kernel, asked, sizes)
         v_size = sizes.value
     mask = {"bool": masks.bool_mask, "bias": masks.bias}.get(kernel.rest)
-    lengths = masks.lengths(asked) if kernel.rest == "lengths" else None
+    lengths = masks.lengths(asked, provider) if kernel.rest == "lengths" else None
     attributes = {
         "q_num_heads": site.q_heads,
         "kv_num_heads": site.kv_heads,
@@ -87,6 +87,8 @@ def _group_query(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pr
     if guarded:
         query, key, value = (_with_a_row(b, operand) for operand in (query, key, value))
     length = b.size(query, 1)
+    assert query.dtype is not None
+    sink = None if inputs.sink is None else b.cast(inputs.sink, query.dtype)
     total = b.cast(b.op("Squeeze", [length], dtype=INT64, shape=[]), INT32)
     last = b.op("Sub", [total, b.array(1, INT32)], dtype=INT32, shape=[])
     ends = b.op("Expand", [last, b.size(query, 0)], dtype=INT32, shape=[dim(query, 0)])
@@ -102,7 +104,7 @@ def _group_query(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pr
     # Its fast kernels want the outputs for a cache wired, used or not.
     outputs = b.ops(
         "GroupQueryAttention",
-        [query, key, value, None, None, ends, total, None, None, None, None, inputs.sink],
+        [query, key, value, None, None, ends, total, None, None, None, None, sink],
         {name: number for name, number in attributes.items() if number},
         dtype=inputs.query.dtype,
         shapes=[[dim(query, 0), dim(query, 1), site.q_heads * sizes.value], present, present],

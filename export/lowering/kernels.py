@@ -93,7 +93,7 @@ FEATURES: dict[str, tuple[str, Callable[[Asked], bool]]] = {
     "groups": ("doesn't know groups of heads", lambda asked: asked.site.q_heads != asked.site.kv_heads),
     "past": ("takes no cache here", lambda asked: asked.inputs.past_key is not None),
     "presents": ("gives no cache here", lambda asked: asked.presents),
-    "cross": ("takes keys of the queries' own sequence only", lambda asked: asked.site.cross),
+    "cross": ("takes keys of the queries' own sequence only", lambda asked: asked.lengths.cross),
 }
 
 

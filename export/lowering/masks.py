@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -16,6 +17,8 @@ __all__ = ["MaskWriter"]
 BOOL, INT32, INT64 = ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64
 # What the graph of a mask is written for; its operators are the same in all later ones.
 MASK_OPSET = 13
+# A prefix whose length is a tensor and a number.
+PREFIX = re.compile(r"""prefix\((?:[A-Za-z_]\w*|"[^"]*")( [+-] \d+)?\)""")
 INTEGERS = (ir.DataType.INT8, ir.DataType.INT16, INT32, INT64, ir.DataType.UINT8)
 
 
@@ -42,9 +45,13 @@ class MaskWriter:
         """Return int32 [B, K]: 1 attends."""
         return self._once("key mask", asked, parts(asked.mask).rest, self._key_mask)
 
-    def lengths(self, asked: Asked) -> ir.Value:
-        """Return int64 [B]: how many keys each row has, from the first on."""
-        return self._once("lengths", asked, parts(asked.mask).rest, self._lengths)
+    def lengths(self, asked: Asked, provider: str) -> ir.Value:
+        """Return int64 [B]: how many keys each row has, from the first on.
+
+        Kernels of the CPU give zero for a row of none. No one says what others do: they are told of one key.
+        """
+        least = 0 if provider == "cpu" else 1
+        return self._once("lengths", asked, parts(asked.mask).rest, self._lengths, least)
 
     def key_channels(self, asked: Asked, count: int) -> ir.Value:
         """Return [B, K, G, C]: 0 for a key that may be attended, else the factor that hides it."""
@@ -135,11 +142,18 @@ class MaskWriter:
     def _key_mask(self, asked: Asked, mask: Mask) -> ir.Value:
         return self.b.cast(self._by_key(asked, mask), INT32)
 
-    def _lengths(self, asked: Asked, mask: Mask) -> ir.Value:
-        counted = self.b.cast(self._by_key(asked, mask), INT64)
-        return self.b.op(
-            "ReduceSum", [counted, self.b.ints(1)], {"keepdims": 0}, dtype=INT64, shape=[asked.lengths.batch]
-        )
+    def _lengths(self, asked: Asked, mask: Mask, least: int) -> ir.Value:
+        b, batch = self.b, asked.lengths.batch
+        match = PREFIX.fullmatch(str(mask))
+        if match is None:
+            counted = b.cast(self._by_key(asked, mask), INT64)
+            counted = b.op("ReduceSum", [counted, b.ints(1)], {"keepdims": 0}, dtype=INT64, shape=[batch])
+            return b.op("Max", [counted, b.ints(least)], dtype=INT64, shape=[batch]) if least else counted
+        given = b.cast(asked.inputs.tensors[next(iter(mask.tensors))], INT64)
+        if match[1]:
+            given = b.op("Add", [given, b.ints(int(match[1].replace(" ", "")))], dtype=INT64, shape=[batch])
+        at_least = b.op("Max", [given, b.ints(least)], dtype=INT64, shape=[batch])
+        return b.op("Min", [at_least, self.sizes(asked)[1]], dtype=INT64, shape=[batch])
 
     def _key_channels(self, asked: Asked, mask: Mask, count: int, element: str, scale: float) -> ir.Value:
         b, lengths, dtype = self.b, asked.lengths, asked.inputs.query.dtype

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 from maskport.export.lowering.canonical import ATTENTION, DOMAIN
+from maskport.export.lowering.costs import COSTS, Costs, provider_of
 from maskport.export.lowering.lower import Lowered, lower
 from maskport.export.lowering.targets import Target
 from maskport.export.twins import evaluate
@@ -157,12 +158,12 @@ class Case:
         tensors = {name: feeds[name] for name in self.tensors}
         dense = Mask.parse(self.mask).dense(query.shape[2], key.shape[2], past, **tensors)
         attend = np.broadcast_to(np.asarray(dense), scores.shape)
-        weights = np.where(attend, np.exp(np.minimum(scores - scores.max(-1, keepdims=True), 0)), 0)
+        peak = np.where(attend, scores, -np.inf).max(-1, keepdims=True)
+        peak = np.where(np.isfinite(peak), peak, 0)
+        weights = np.where(attend, np.exp(np.where(attend, scores, peak) - peak), 0)
         total = weights.sum(-1, keepdims=True)
         if self.sink:
-            total = total + np.exp(
-                feeds["sink"].astype(np.float64).reshape(1, -1, 1, 1) - scores.max(-1, keepdims=True)
-            )
+            total = total + np.exp(feeds["sink"].astype(np.float64).reshape(1, -1, 1, 1) - peak)
         weights = weights / np.where(total == 0, 1, total)
         result = (weights @ value).transpose(0, 2, 1, 3)
         return result.reshape(*result.shape[:2], -1), attend.any(-1).all(1)
@@ -190,13 +191,14 @@ def lowered(
     case: Case,
     target: str = "cpu",
     *,
+    kernel: str | None = None,
     padding_rows: str = "keep",
     assume: Collection[str] = (),
-    dtype: str | None = None,
 ) -> tuple[ir.Model, list[Lowered]]:
-    """Return a case's model, lowered, and what its sites became."""
-    model = case.model()
-    return model, lower(model, Target.parse(target, dtype), padding_rows=padding_rows, assume=assume)
+    """Return a case's model, lowered, and what its sites became; a kernel that is named costs least."""
+    model, parsed = case.model(), Target.parse(target)
+    costs = COSTS if kernel is None else Costs(((1, 1),), {provider_of(parsed): {kernel: [0.0]}})
+    return model, lower(model, parsed, padding_rows=padding_rows, assume=assume, costs=costs)
 
 
 def run(model: ir.Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
