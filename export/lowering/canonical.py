@@ -185,7 +185,7 @@ def _plan(site: sites.Site, name: str) -> _Plan:
         site.cross,
     )
     batch = t.length(site.axes.b)
-    dims = tuple(_dim(n) for n in (batch, site.axes.q_len)) + (site.q_heads * operands.v_head_size,)
+    dims = (_dim(batch), _dim(site.axes.q_len), site.q_heads * operands.v_head_size)
     return _Plan(described, operands, _bias(site), _sink(site), tuple(named.values()), dims)
 
 
@@ -245,7 +245,7 @@ def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
         _to_bse(tape, operands.query, described.q_heads, described.head_size),
         _to_bse(tape, operands.key, described.kv_heads, described.head_size),
         _to_bse(tape, operands.value, described.kv_heads, described.v_head_size),
-        _joined_bias(tape, plan.bias, described.q_heads),
+        _joined_bias(tape, site.interpreter, plan.bias, described.q_heads),
         plan.sink,
         operands.cache and operands.cache.past_key,
         operands.cache and operands.cache.past_value,
@@ -313,6 +313,8 @@ def _from_bse(tape: ir.tape.Tape, value: ir.Value, result: Result, site: Site) -
     if result.layout in ("BSE", "BSD"):
         return value
     dtype = value.dtype
+    if result.layout == "(BS)E":
+        return tape.op("Reshape", [value, _ints(tape, -1, site.q_heads * site.v_head_size)])
     value = tape.op("Reshape", [value, _ints(tape, 0, 0, site.q_heads, site.v_head_size)])
     value.dtype = dtype
     if result.layout != "BSHD":
@@ -324,24 +326,30 @@ def _from_bse(tape: ir.tape.Tape, value: ir.Value, result: Result, site: Site) -
     return value
 
 
-def _joined_bias(tape: ir.tape.Tape, parts: Sequence[tuple[ir.Value, bool]], heads: int) -> ir.Value | None:
+def _joined_bias(
+    tape: ir.tape.Tape, x: Interpreter, parts: Sequence[tuple[ir.Value, bool]], heads: int
+) -> ir.Value | None:
     """Return the sum of biases, [B or 1, H or 1, Q or 1, K or 1]."""
     total: ir.Value | None = None
+    lengths: Index = ()
     for value, holds_fills in parts:
-        part = value
-        rank = len(value.shape) if value.shape is not None else 4
-        if rank == 3 and value.shape is not None and value.shape[0] != 1:
-            shape = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
-            part = tape.op("Reshape", [value, shape])
-        elif rank < 4:
-            part = tape.op("Unsqueeze", [value, _ints(tape, *range(4 - rank))])
-        part.dtype = value.dtype
+        part, shape = value, x.shape(value)
+        if len(shape) == 3 and t.fixed(shape[0]) != 1:
+            dims = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
+            part = tape.op("Reshape", [value, dims])
+            batch = t.exact_quotient(shape[0], t.integer(heads))
+            if batch is None:
+                raise NotFollowed(f"the bias {describe(value)} is not one matrix for each head")
+            shape = (batch, t.integer(heads), *shape[1:])
+        elif len(shape) < 4:
+            part = tape.op("Unsqueeze", [value, _ints(tape, *range(4 - len(shape)))])
+            shape = (*[t.ONE] * (4 - len(shape)), *shape)
         if holds_fills and value.dtype is not None:
             lowest = np.asarray(LOWEST.get(value.dtype, -1e30), value.dtype.numpy())
             part = tape.op("Max", [part, tape.op("Constant", [], {"value": ir.tensor(lowest)})])
-            part.dtype = value.dtype
         if total is not None:
-            dtype, part = total.dtype, tape.op("Add", [total, part])
-            part.dtype = dtype
-        total = part
+            part, shape = tape.op("Add", [total, part]), rules.broadcast_shape([lengths, shape])
+        if part is not value:
+            part.dtype, part.shape = value.dtype, ir.Shape([_dim(n) for n in shape])
+        total, lengths = part, shape
     return total

@@ -340,11 +340,11 @@ def _found(x: Interpreter, value: ir.Value, index: Index, dtype: ir.DataType | N
 
 
 def _weighing(site: Site) -> tuple[ir.Node, Index, ir.Value, int, Index]:
-    """Return the product of weights and values: the node, the values and where they are read, D, and the result's index.
+    """Return the product of weights and values.
 
-    The index of the result is given in terms of (b, h, q, e).
+    It is the node, the values and where they are read, D, and the index of the result at (b, h, q, e).
     """
-    x, axes = site.interpreter, site.axes
+    axes = site.axes
     assert site.weights is not None
     wanted = _weights_index(site)
     waiting, seen = [site.weights], set()
@@ -421,13 +421,16 @@ def _result(site: Site, output: ir.Value, index: Index, e: Term, size: int) -> R
     """Return the value farthest down that is the result in [B, S, E], else the product itself."""
     x, axes = site.interpreter, site.axes
     assert site.q_heads is not None
-    wanted = LAYOUTS["BSE"](axes.b, axes.h, axes.q, e, site.q_heads, size)
+    b, q, column = LAYOUTS["BSE"](axes.b, axes.h, axes.q, e, site.q_heads, size)
+    forms = {"BSE": (b, q, column), "(BS)E": (t.add(t.mul(b, axes.q_len), q), column)}
     value, best = output, None
     while True:
-        if len(x.shape(value)) == 3 and t.fixed(x.shape(value)[2]) == site.q_heads * size:
-            last = list(places(x, value, rules.broadcast_index(x.shape(value), wanted)))
-            if any(p.value is output and p.index == rules.broadcast_index(x.shape(output), index) for p in last):
-                best = value
+        shape = x.shape(value)
+        for layout, wanted in forms.items():
+            if len(shape) == len(wanted) and t.fixed(shape[-1]) == site.q_heads * size:
+                last = list(places(x, value, rules.broadcast_index(shape, wanted)))
+                if any(p.value is output and p.index == rules.broadcast_index(x.shape(output), index) for p in last):
+                    best = Result(value, layout)
         uses = list(value.uses())
         if value.is_graph_output() or len(uses) != 1 or uses[0][0].op_type not in MOVES or uses[0][0].op_type == "Cast":
             break
@@ -435,7 +438,7 @@ def _result(site: Site, output: ir.Value, index: Index, e: Term, size: int) -> R
             break
         value = uses[0][0].outputs[0]
     if best is not None:
-        return Result(best, "BSE")
+        return best
     for name, layout in LAYOUTS.items():
         fits = layout(axes.b, axes.h, axes.q, e, site.q_heads, size)
         if name != "BSE" and (name != "BSD" or site.q_heads == 1) and index == fits:

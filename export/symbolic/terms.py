@@ -244,8 +244,10 @@ def _range(term: Term) -> tuple[Term | None, Term | None]:
         case "max":
             return (ZERO if any((fixed(a) or 0) >= 0 and fixed(a) is not None for a in term.args) else None), None
         case "floordiv":
-            low, _ = _range(term.args[0]) if term.args[0].op != "poly" else (None, None)
-            return (ZERO if low is ZERO else None), None
+            low, high = _range(term.args[0]) if term.args[0].op != "poly" else (None, None)
+            last = None if high is None else fixed(high)
+            divisor = fixed(term.args[1])
+            return (ZERO if low is ZERO else None), (integer(last // divisor) if last is not None and divisor else None)
     return None, None
 
 

@@ -1,0 +1,14 @@
+"""Packing: attention and what is between runs on the real tokens of a padded batch.
+
+tokens   which tokens are kept, as indices computed in the graph
+packer   values on tokens: computed there, or gathered
+rules    which operators commute with picking tokens
+points   where a mask is evaluated among picked tokens
+rows     attention of packed rows on the CPU
+exits    what looks across tokens: allowed, or a reason to leave the model as it is
+pack     all of it
+"""
+
+from .pack import Packing, pack
+
+__all__ = ["Packing", "pack"]

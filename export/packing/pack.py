@@ -1,0 +1,200 @@
+"""Stop computing padding: the part of a model that treats each token alike runs on the real tokens only."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
+
+from ...models.masks import Full, KeyPadding, Mask, QueryPadding
+from ..builder import Builder
+from ..lowering.canonical import Inputs, Site, is_site
+from ..symbolic import terms as t
+from ..symbolic.interpreter import Interpreter, deep_stack
+from ..symbolic.values import NotFollowed
+from .exits import Exit, Refused, leave
+from .packer import Mismatch, Packed, Packer, Roles
+from .rows import attend_rows
+from .rules import pack_node
+from .tokens import tokens_of, write_extra
+
+__all__ = ["Packing", "pack"]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What was packed.
+
+    Attributes
+    ----------
+    mask : str
+        The padding that is left out: ``padding(attention_mask)``.
+    sites : tuple of str
+        Attention that is computed on tokens.
+    why_not : str or None
+        Why nothing was packed.
+    """
+
+    mask: str
+    sites: tuple[str, ...]
+    why_not: str | None = None
+
+
+@dataclass(frozen=True)
+class _Member:
+    """An attention of a domain: its mask is padding and `residual`."""
+
+    node: ir.Node
+    site: Site
+    residual: Mask
+
+
+def pack(model: ir.Model) -> tuple[ir.Model, list[Packing]]:
+    """Pack the tokens of every padding mask of a model with canonical attention.
+
+    Returns
+    -------
+    model : ir.Model
+        A new model, or the same if nothing was packed.
+    packings : list of Packing
+        Of each padding mask, what was packed, or why its tokens can't be.
+    """
+    results: list[Packing] = []
+    for padding in _paddings(model):
+        candidate = model.clone()
+        try:
+            with deep_stack():
+                sites = _pack_domain(candidate, padding)
+        except (Refused, NotFollowed, Mismatch, t.TooLarge, RecursionError) as error:
+            results.append(Packing(str(padding), (), str(error) or type(error).__name__))
+            continue
+        passes.RemoveUnusedNodesPass()(candidate)
+        candidate.graph.sort()
+        passes.NameFixPass()(candidate)
+        model = candidate
+        results.append(Packing(str(padding), tuple(sites)))
+    return model, results
+
+
+def _paddings(model: ir.Model) -> list[Mask]:
+    """Return the padding masks of attention within one sequence, in the graph's order."""
+    found: dict[str, Mask] = {}
+    for node in model.graph:
+        if is_site(node):
+            site = Site.of(node)
+            if not site.cross:
+                for leaf in site.mask.leaves:
+                    if str(leaf).startswith("padding(") and site.mask.implies(leaf):
+                        found.setdefault(str(leaf), leaf)
+    return list(found.values())
+
+
+def _residual(mask: Mask, name: str, pad: int) -> Mask:
+    """Return what a mask says beside padding, for queries that are real tokens."""
+    left = list(mask.conjuncts)
+    known = KeyPadding(name, pad=pad) & QueryPadding(name, pad=pad)
+    for conjunct in list(left):
+        others = [other for other in left if other is not conjunct]
+        if functools.reduce(operator.and_, others, known).implies(conjunct):
+            left = others
+    return functools.reduce(operator.and_, left, Full()).simplify() if left else Full()
+
+
+def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> Iterator[_Member]:
+    shape = x.shape(mask)
+    (name,) = padding.tensors
+    pad = padding._expr[2]
+    for node in model.graph:
+        if not is_site(node):
+            continue
+        site, inputs = Site.of(node), Inputs.of(node)
+        lengths = {x.shape(operand)[:2] for operand in (inputs.query, inputs.key, inputs.value)}
+        if site.cross or inputs.past_key is not None or lengths != {shape} or not site.mask.implies(padding):
+            continue
+        if inputs.tensors.get(name) is not None and inputs.sink is None:
+            yield _Member(node, site, _residual(site.mask, name, pad))
+
+
+def _pack_domain(model: ir.Model, padding: Mask) -> list[str]:
+    graph = model.graph
+    if graph.opset_imports.get("", 0) < 23:
+        raise Refused(f"the model is at opset {graph.opset_imports.get('', 0)}: ai.onnx Attention is from 23")
+    x = Interpreter(graph)
+    (name,) = padding.tensors
+    mask = next(
+        Inputs.of(node).tensors[name]
+        for node in graph
+        if is_site(node) and name in Site.of(node).tensors and Site.of(node).mask.implies(padding)
+    )
+    batch, length = x.shape(mask)
+    if batch is length or t.fixed(length) == 1:
+        raise Refused("the batch and the sequence can't be told apart")
+    members = {member.node: member for member in _members(model, x, padding, mask)}
+    if not members:
+        raise Refused("no attention within the sequence has this mask for all of its keys")
+    build = Builder()
+    tokens = tokens_of(build, mask, padding._expr[2])
+    packer = Packer(x, tokens, batch, length, build)
+    exits: list[Exit] = []
+    for node in list(graph):
+        if node in members:
+            _pack_attention(packer, members[node])
+            continue
+        inside = [value for value in node.inputs if value in packer.packed]
+        if inside and not _pack_outputs(packer, node):
+            exits += [Exit(node, place) for place, value in enumerate(node.inputs) if value in packer.packed]
+    places = leave(packer, graph, exits, [member.residual for member in members.values()], padding)
+    extra = write_extra(build, tokens, places)
+    ir.convenience.replace_all_uses_with(tokens.extra, extra)
+    graph.extend(build.nodes)
+    graph.sort()
+    return [member.site.name for member in members.values()]
+
+
+def _pack_attention(p: Packer, member: _Member) -> None:
+    inputs = Inputs.of(member.node)
+    roles = Roles(0, 1)
+    operands = [p.pull(value, roles) for value in (inputs.query, inputs.key, inputs.value)]
+    if not all(one.by_token for one in operands):
+        raise Refused(f"queries, keys or values of {member.site.name} are the same for all tokens")
+    for value in (*inputs.tensors.values(), *([inputs.bias] if inputs.bias is not None else [])):
+        if value in p.packed:
+            raise Refused(f"the mask or bias of {member.site.name} is computed from tokens")
+    if inputs.bias is not None:
+        known = (p.batch, t.integer(member.site.q_heads), p.length, p.length)
+        if any(n is not whole and t.fixed(n) != 1 for n, whole in zip(p.shape(inputs.bias), known, strict=True)):
+            raise Refused(f"the bias of {member.site.name} has lengths that are not known")
+    result = attend_rows(p.build, p.tokens, member.site, inputs, member.residual, [one.value for one in operands])
+    output = member.node.outputs[0]
+    p.note(output, roles, Packed(result, p.shape(output)[2:], by_token=True, inside=True))
+
+
+def _pack_outputs(p: Packer, node: ir.Node) -> bool:
+    """Pack what a node computes; false if it must have its inputs as they were."""
+    for value in node.outputs:
+        if value in p.packed:
+            continue
+        if not list(value.uses()) and not value.is_graph_output():
+            continue
+        try:
+            shape = p.shape(value)
+        except NotFollowed:
+            return False
+        if not any(_try(p, node, value, roles) for roles in p.candidates(shape)):
+            return False
+    return True
+
+
+def _try(p: Packer, node: ir.Node, value: ir.Value, roles: Roles) -> bool:
+    try:
+        packed = pack_node(p, node, value, roles)
+    except (Mismatch, NotFollowed):
+        return False
+    if packed is None or not (packed.by_token and packed.inside):
+        return False
+    p.note(value, roles, packed)
+    return True
