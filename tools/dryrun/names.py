@@ -30,6 +30,11 @@ def name_nodes(model: onnx.ModelProto) -> bool:
     return changed
 
 
+def named_nodes(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    """Return the nodes of a model and of its branches by name."""
+    return {node.name: node for node in _nodes(model.graph)}
+
+
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node

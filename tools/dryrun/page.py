@@ -90,7 +90,7 @@ def _attention(sites: Sequence[AttentionKernel]) -> str:
         (
             ("attention", _name(site.name or site.node)),
             ("operator", _text(site.op_type)),
-            ("kernel", _text(site.kernel)),
+            ("kernel", _text(site.kernel) + (f"<div><span>{_text(site.why)}</span></div>" if site.why else "")),
             ("launches", str(site.launches)),
             ("mask", "–" if site.mask is None else _name(site.mask)),
         )

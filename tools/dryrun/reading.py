@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ToolError
 from .device_log import Line, parts
 from .kernels import OPERATORS, attention_kind
 from .profile import NodeRun, Timeline
+from .reasons import Chosen, why_not
 from .sites import Site
 from .trace import Action, AttentionKernel, RanNode, launches_by_node
+
+if TYPE_CHECKING:
+    import onnx
 
 # What the host asks of the device; other lines of the log are about the log itself.
 ACTIONS = {"kernel", "library", "copy", "memset", "alloc", "sync", "event", "host", "graph"}
@@ -70,7 +74,9 @@ def _action(line: Line, run: NodeRun | None, first: int, last: int, order: int) 
     return Action(line.kind, line.name, detail, node, op_type, place, order, size, answered)
 
 
-def attention(steady: Steady, sites: Mapping[str, Site]) -> tuple[AttentionKernel, ...]:
+def attention(
+    steady: Steady, sites: Mapping[str, Site], nodes: Mapping[str, onnx.NodeProto], sm: int
+) -> tuple[AttentionKernel, ...]:
     """Return the kernel of each attention that ran.
 
     Parameters
@@ -79,13 +85,22 @@ def attention(steady: Steady, sites: Mapping[str, Site]) -> tuple[AttentionKerne
         The run.
     sites
         What the graph tells of its attention, by node; an operator counts without it.
+    nodes
+        The graph's nodes by name.
+    sm
+        Compute capability, times ten.
     """
     launched = launches_by_node(steady.actions)
     found = {ran.node: ran.op_type for ran in steady.nodes if ran.op_type in OPERATORS or ran.node in sites}
     kernels = []
     for node, op_type in found.items():
-        names, site = launched.get(node, ()), sites.get(node, Site(None, None))
-        kernels.append(AttentionKernel(node, op_type, attention_kind(names), len(names), *site))
+        names, site, written = launched.get(node, ()), sites.get(node, Site(None, None)), nodes.get(node)
+        kind = attention_kind(names)
+        # A node that ONNX Runtime made itself is one of its own operators.
+        domain = "com.microsoft" if written is None else written.domain
+        given = [] if written is None else [place for place, name in enumerate(written.input) if name]
+        why = why_not(kind, Chosen(op_type, domain, given, names, sm))
+        kernels.append(AttentionKernel(node, op_type, kind, len(names), why, *site))
     return tuple(kernels)
 
 

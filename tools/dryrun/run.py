@@ -16,7 +16,7 @@ from .capture import capture_of
 from .device_log import read_log
 from .gpus import gpu
 from .model import declared, fill, read_model
-from .names import name_nodes
+from .names import name_nodes, named_nodes
 from .process import LOG, run_child
 from .profile import read_profile
 from .reading import Steady, attention, doubts, steady_run, unknown_values
@@ -125,7 +125,7 @@ def dryrun(
             inputs={name: array.shape for name, array in arrays.items()},
             actions=steady.actions,
             nodes=steady.nodes,
-            attention=attention(steady, sites_of(proto, path, renamed)),
+            attention=attention(steady, sites_of(proto, path, renamed), named_nodes(proto), sm),
             memory=steady.memory,
             cuda_graph=captured,
             not_faithful=doubted,

@@ -29,7 +29,7 @@ def print_trace(screen: Screen, trace: Trace) -> None:
     out.print(Text(shown(", ".join(shapes), LONGEST_LINE), "dim"))
     if trace.attention:
         out.print()
-        out.print(attention_table(trace.attention))
+        print_attention(screen, trace.attention)
     out.print()
     out.print(counts_table([trace]))
     out.print()
@@ -45,13 +45,20 @@ def print_comparison(screen: Screen, traces: Sequence[Trace]) -> None:
     for label, trace in zip(LABELS, traces, strict=False):
         if trace.attention:
             out.print(Text(f"\n{label} {shown(trace.model)}", "bold"))
-            out.print(attention_table(trace.attention))
+            print_attention(screen, trace.attention)
     out.print()
     out.print(counts_table(traces))
     out.print()
     out.print(kernels_table(traces))
     for trace in traces:
         print_doubts(screen, trace)
+
+
+def print_attention(screen: Screen, sites: Sequence[AttentionKernel]) -> None:
+    """Print the kernel of each attention, and why it is no better one."""
+    screen.out.print(attention_table(sites))
+    for kernel, why in dict.fromkeys((site.kernel, site.why) for site in sites if site.why is not None):
+        screen.out.print(Text(f"{kernel}: {why}", "dim"))
 
 
 def attention_table(sites: Sequence[AttentionKernel]) -> Table:

@@ -65,6 +65,8 @@ class AttentionKernel:
         ``flash``, ``memory_efficient``, ``math``, ``cudnn``, ``trt``, ``xqa`` or ``none``.
     launches
         How many kernels and library calls the node makes.
+    why
+        Why it is neither Flash nor cuDNN, where that is known.
     name, mask
         The module's name and the mask, as :func:`maskport.export.inspect` reads them; None where it doesn't.
     """
@@ -73,6 +75,7 @@ class AttentionKernel:
     op_type: str
     kernel: str
     launches: int
+    why: str | None = None
     name: str | None = None
     mask: str | None = None
 

@@ -108,3 +108,16 @@ def test_the_report_follows_the_providers_option(choice: int, kernel: str) -> No
     model, values = model_of({"MHA none": FORMS["MHA none"]})
     trace = dryrun(model, 90, values, cuda_options={"sdpa_kernel": choice}, graph=False)
     assert [site.kernel for site in trace.attention] == [kernel]
+
+
+def test_why_there_is_no_better_kernel() -> None:
+    why = {site.node: site.why for site in traced(RUNNING, 90).attention}
+    better = {name for name, row in TABLE.items() if row.split(", ")[2].startswith(("flash", "cudnn"))}
+    assert {name for name, reason in why.items() if reason is None} == better
+    assert why["Attention bias"] == "an attn_mask rules out Flash and cuDNN"
+    assert why["MHA 2D mask"].startswith("a key mask rules out Flash; a key mask of lengths reaches ")
+    why = {site.node: site.why for site in traced(RUNNING, 75).attention}
+    assert why["Attention causal"] == why["PackedMHA"] == why["GQA window"] == "Flash needs sm 80 or later"
+    forms = {"Attention causal": FORMS["Attention causal"]}
+    only = traced(forms, 90, float_type=TensorProto.FLOAT).attention
+    assert [site.why for site in only] == ["Flash and cuDNN take half precisions only"]
