@@ -13,3 +13,7 @@ class CheckFailed(ExportError):
 
 class ProofFailed(ExportError):
     """A rewritten model does not do what its source does, or can't be shown to: nothing was written."""
+
+
+class OptimizeError(ExportError):
+    """A model can't be optimized as asked. The message says what was given and what to do."""

@@ -6,9 +6,11 @@ rules    which operators commute with picking tokens
 points   where a mask is evaluated among picked tokens
 rows     attention of packed rows on the CPU
 exits    what looks across tokens: allowed, or a reason to leave the model as it is
+zero     padding rows of outputs, where nothing is packed
 pack     all of it
 """
 
-from .pack import Packing, pack
+from .pack import Packing, pack, padding_masks
+from .zero import zero_padding
 
-__all__ = ["Packing", "pack"]
+__all__ = ["Packing", "pack", "padding_masks", "zero_padding"]

@@ -22,7 +22,7 @@ from .rows import attend_rows
 from .rules import pack_node
 from .tokens import tokens_of, write_extra
 
-__all__ = ["Packing", "pack"]
+__all__ = ["Packing", "pack", "padding_masks"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,16 @@ class Packing:
         The padding that is left out: ``padding(attention_mask)``.
     sites : tuple of str
         Attention that is computed on tokens.
+    kernel, why : str
+        What computes it, and why.
     why_not : str or None
         Why nothing was packed.
     """
 
     mask: str
     sites: tuple[str, ...]
+    kernel: str = "ai.onnx.Attention"
+    why: str = "padding is left out: a loop over rows of their own length"
     why_not: str | None = None
 
 
@@ -64,13 +68,13 @@ def pack(model: ir.Model) -> tuple[ir.Model, list[Packing]]:
         Of each padding mask, what was packed, or why its tokens can't be.
     """
     results: list[Packing] = []
-    for padding in _paddings(model):
+    for padding in padding_masks(model):
         candidate = model.clone()
         try:
             with deep_stack():
                 sites = _pack_domain(candidate, padding)
         except (Refused, NotFollowed, Mismatch, t.TooLarge, RecursionError) as error:
-            results.append(Packing(str(padding), (), str(error) or type(error).__name__))
+            results.append(Packing(str(padding), (), why_not=str(error) or type(error).__name__))
             continue
         passes.RemoveUnusedNodesPass()(candidate)
         candidate.graph.sort()
@@ -80,7 +84,7 @@ def pack(model: ir.Model) -> tuple[ir.Model, list[Packing]]:
     return model, results
 
 
-def _paddings(model: ir.Model) -> list[Mask]:
+def padding_masks(model: ir.Model) -> list[Mask]:
     """Return the padding masks of attention within one sequence, in the graph's order."""
     found: dict[str, Mask] = {}
     for node in model.graph:
