@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -15,8 +16,10 @@ from .cases.layout import Layout
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
 from .errors import CheckFailed, ExportError
 from .files import prepare, save
+from .inspector import InspectError, inspect
 from .io_metadata import IO_KEY, describe_io
 from .repairs import repair
+from .sites_metadata import claim, write_sites
 from .tracing.traces import module_packages, shorten_traces, strip_all_traces
 
 if TYPE_CHECKING:
@@ -178,6 +181,9 @@ def export(
                 raise CheckFailed(str(error)) from error
         else:
             pad_safe = unknown_pad_safety("not checked")
+    with contextlib.suppress(InspectError):
+        # A later tool may leave nothing that can be read back: what each mask meant stays in the file.
+        write_sites(model, map(claim, inspect(model, check=False).sites))
     if strip_traces:
         strip_all_traces(model)
     assumes = {"version": METADATA_VERSION, "assumes": []}

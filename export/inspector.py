@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ..models.masks import Causal, Full, Mask, Window
+from .claimed import CLAIMED, Contradiction, beside, longest_of
+from .errors import ExportError
+from .sites_metadata import SITE_KEY, ClaimedSite, read_sites
 from .symbolic.sites import Site, find_sites
 from .symbolic.verify import verify
 
@@ -50,7 +53,8 @@ class SiteReport:
     assumes : tuple of (str, str)
         Pairs of a tensor and a check under which the mask is exact.
     verified : bool
-        Whether the mask's subgraph was run and agreed; else `note` says why not.
+        Whether the mask's subgraph was run and agreed; else `note` says why not: what can't be read from the graph is
+        what the file claims of it.
     mask_nodes : tuple of (str, str)
         Names and operators of the nodes that compute the mask, in the graph's order.
     """
@@ -160,26 +164,103 @@ def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, 
     >>> report.sites[0].mask  # doctest: +SKIP
     Causal() & KeyPadding('attention_mask')
     """
-    loaded, name = _load(model)
+    loaded, name = load_model(model)
+    found = find_attention(loaded, name, check=check)
     try:
-        passes.InlinePass()(loaded)
-        _import_domains(loaded.graph)
-        passes.ShapeInferencePass()(loaded)
+        claims = read_sites(loaded.metadata_props)
+    except ExportError as error:
+        raise InspectError(f"{name} can't be read: {error}") from error
+    reports, reasons = dict(found.reports), dict(found.reasons)
+    _add_claims(loaded, claims, reports, reasons)
+    places = {node: place for place, node in enumerate(loaded.graph)}
+    in_order = sorted(reports, key=places.__getitem__)
+    return Report(name, tuple(reports[node] for node in in_order), tuple(reasons.values()))
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What was read of a model's attention, by the nodes that are in the middle of it.
+
+    Attributes
+    ----------
+    sites : tuple of Site
+        In the graph's order; none whose mask was found wrong.
+    names : dict
+        A name for each site, by its module where the file says so; each name once.
+    reports, reasons : dict
+        What is known of a site, and why what looked like one is none.
+    """
+
+    sites: tuple[Site, ...]
+    names: dict[ir.Node, str]
+    reports: dict[ir.Node, SiteReport]
+    reasons: dict[ir.Node, UnliftedReport]
+
+
+def find_attention(model: ir.Model, name: str = "the model", *, check: bool = True) -> Attention:
+    """Find the attention of a model that is loaded; its functions are inlined and its shapes inferred, in place.
+
+    Raises
+    ------
+    InspectError
+        If its graph can't be read.
+    """
+    try:
+        passes.InlinePass()(model)
+        _import_domains(model.graph)
+        passes.ShapeInferencePass()(model)
     except Exception as error:
         raise InspectError(f"{name} can't be read: {_first_line(error)}") from error
-    sites, unlifted = find_sites(loaded.graph)
+    sites, unlifted = find_sites(model.graph)
     names = _names(sites)
-    reports: list[SiteReport] = []
-    reasons = [UnliftedReport(str(u.node.name), u.reason, u.attention) for u in unlifted]
-    places = {node: place for place, node in enumerate(loaded.graph)}
+    places = {node: place for place, node in enumerate(model.graph)}
+    reasons = {u.node: UnliftedReport(str(u.node.name), u.reason, u.attention) for u in unlifted}
+    reports: dict[ir.Node, SiteReport] = {}
     for site in sites:
         note = verify(site.interpreter, site) if check else "not run"
         if note is not None and not note.startswith("not run"):
-            reasons.append(UnliftedReport(str(site.node.name), f"the mask read from it is wrong: {note}"))
+            reasons[site.node] = UnliftedReport(str(site.node.name), f"the mask read from it is wrong: {note}")
             continue
         nodes = sorted(_mask_nodes(site), key=places.__getitem__)
-        reports.append(_report(site, names[site.node], note, nodes))
-    return Report(name, tuple(reports), tuple(reasons))
+        reports[site.node] = _report(site, names[site.node], note, nodes)
+    return Attention(tuple(site for site in sites if site.node in reports), names, reports, reasons)
+
+
+def _add_claims(
+    model: ir.Model,
+    claims: Mapping[str, ClaimedSite],
+    reports: dict[ir.Node, SiteReport],
+    reasons: dict[ir.Node, UnliftedReport],
+) -> None:
+    """Replace what was read of nodes that compute a claimed site, where it says less than the claim."""
+    inputs = {str(value.name) for value in model.graph.inputs}
+    computing: dict[str, list[ir.Node]] = {}
+    for node in model.graph:
+        if node.metadata_props.get(SITE_KEY) in claims:
+            computing.setdefault(node.metadata_props[SITE_KEY], []).append(node)
+    for name, nodes in computing.items():
+        claimed = claims[name]
+        attention = [node for node in nodes if node in reports or node in reasons]
+        note = CLAIMED
+        if len(attention) == 1 and attention[0] in reports:
+            read = reports[attention[0]]
+            found = beside(read, claimed, inputs, longest_of(model))
+            if found is None:
+                # Values inside the graph have other names than the source's.
+                bias, sink = read.bias and (claimed.bias or read.bias), read.sink and (claimed.sink or read.sink)
+                reports[attention[0]] = replace(read, name=name, bias=bias, sink=sink)
+                continue
+            if isinstance(found, Contradiction):
+                reasons[attention[0]] = UnliftedReport(str(attention[0].name), found.why)
+                continue
+            note = found
+        for node in attention:
+            reports.pop(node, None)
+            reasons.pop(node, None)
+        node = next(iter(attention), nodes[-1])
+        facts = {fact: value for fact, value in vars(claimed).items() if fact != "kernel"}
+        facts |= {"form": claimed.kernel, "node": str(node.name)}
+        reports[node] = SiteReport(**facts, assumes=(), verified=False, note=note)
 
 
 def _report(site: Site, name: str, note: str | None, nodes: list[ir.Node]) -> SiteReport:
@@ -243,7 +324,8 @@ def describe_mask(mask: Mask) -> dict[str, Any]:
     }
 
 
-def _load(model: Any) -> tuple[ir.Model, str]:
+def load_model(model: Any) -> tuple[ir.Model, str]:
+    """Load a model of any form, and say its name; an `ir.Model` is copied."""
     if isinstance(model, ir.Model):
         return model.clone(), model.graph.name or "model"
     if isinstance(model, bytes) or hasattr(model, "SerializeToString"):
@@ -305,7 +387,8 @@ def _names(sites: Iterable[Site]) -> dict[ir.Node, str]:
     """Name each site by its module, or its node; every name once."""
     names: dict[ir.Node, str] = {}
     for site in sites:
-        name = next((_module(site.node, key) for key in _SCOPES if key in site.node.metadata_props), None)
+        name = site.node.metadata_props.get(SITE_KEY)
+        name = name or next((_module(site.node, key) for key in _SCOPES if key in site.node.metadata_props), None)
         name = name or str(site.node.name)
         taken = set(names.values())
         number = 1
