@@ -216,7 +216,7 @@ def _initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
 
 def _like(value: ir.Value, other: ir.Value, width: int) -> ir.Value:
     """Give a value the type of another and its shape, but for the last axis."""
-    value.type = other.type
+    value.type = None if other.dtype is None else ir.TensorType(other.dtype)
     if other.shape is not None:
         value.shape = ir.Shape([*other.shape[:-1], width])
     return value
