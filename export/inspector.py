@@ -172,7 +172,7 @@ def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, 
         raise InspectError(f"{name} can't be read: {error}") from error
     reports, reasons = dict(found.reports), dict(found.reasons)
     _add_claims(loaded, claims, reports, reasons)
-    places = {node: place for place, node in enumerate(loaded.graph)}
+    places = {node: place for place, node in enumerate(loaded.graph.all_nodes())}
     in_order = sorted(reports, key=places.__getitem__)
     return Report(name, tuple(reports[node] for node in in_order), tuple(reasons.values()))
 
@@ -235,14 +235,16 @@ def _add_claims(
     """Replace what was read of nodes that compute a claimed site, where it says less than the claim."""
     inputs = {str(value.name) for value in model.graph.inputs}
     computing: dict[str, list[ir.Node]] = {}
-    for node in model.graph:
+    for node in model.graph.all_nodes():
         if node.metadata_props.get(SITE_KEY) in claims:
             computing.setdefault(node.metadata_props[SITE_KEY], []).append(node)
     for name, nodes in computing.items():
         claimed = claims[name]
         attention = [node for node in nodes if node in reports or node in reasons]
         note = CLAIMED
-        if len(attention) == 1 and attention[0] in reports:
+        # What is nested is run on some rows of a batch, and is not read.
+        nested = any(node.graph is not model.graph for node in nodes)
+        if len(attention) == 1 and attention[0] in reports and not nested:
             read = reports[attention[0]]
             found = beside(read, claimed, inputs, longest_of(model))
             if found is None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 import torch
@@ -111,6 +112,27 @@ def test_a_site_of_several_nodes_is_one() -> None:
     write_sites(model, [next(iter(read_sites(claiming(attention(FAR)).metadata_props).values()))])
     (site,) = inspect(model).sites
     assert (site.name, site.verified) == ("layers.0.self_attn", False)
+
+
+NESTED = """
+<ir_version: 10, opset_import: ["" : 20]>
+nested (float[batch, seq, 8] x, bool flag) => (float[batch, seq, 8] y)
+{
+    y = If (flag) <
+        then_branch = a () => (float[batch, seq, 8] one) { one = Tanh (x) },
+        else_branch = b () => (float[batch, seq, 8] two) { two = Softmax (x) }
+    >
+}
+"""
+
+
+def test_a_site_that_is_computed_in_a_branch_is_shown_as_claimed() -> None:
+    model = claiming(onnx.parser.parse_model(NESTED), by="none")
+    for node in model.graph.all_nodes():
+        if node.op_type == "Softmax":
+            node.metadata_props[SITE_KEY] = "layers.0.self_attn"
+    (site,) = inspect(model).sites
+    assert (site.name, site.verified, site.note) == ("layers.0.self_attn", False, "claimed by the file")
 
 
 def test_padding_that_causality_hides_may_be_gone_and_is_said_to_be() -> None:
