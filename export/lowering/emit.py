@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from .asked import Asked, Dim, dim, parts
-from .build import MICROSOFT, Builder
+from .build import MICROSOFT, SiteBuilder, dims
 from .heads import narrow, sizes_of, widened
 from .kernels import ATTENTION, DECOMPOSED, GROUP_QUERY, MULTI_HEAD, Kernel
 from .masks import MaskWriter
@@ -22,12 +22,12 @@ __all__ = ["emit"]
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 
 
-def emit(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
+def emit(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     """Add the nodes of a site and return its outputs: the result, and keys and values for a cache if it gives them."""
     return _EMITTERS[kernel.operator](b, masks, kernel, asked, provider)
 
 
-def _attention(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
+def _attention(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     site, inputs, sizes = asked.site, asked.inputs, sizes_of(kernel, asked, provider)
     if inputs.past_key is not None or asked.presents:
         # A cache has the heads that it has.
@@ -48,17 +48,13 @@ def _attention(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, prov
     shapes: list[list[Dim]] = [_result_shape(asked, v_size)]
     if asked.presents:
         shapes += [[batch, site.kv_heads, keys, size] for size in (site.head_size, v_size)]
-    outputs = b.ops(
-        "Attention",
-        [query, key, value, mask(asked) if mask else None, inputs.past_key, inputs.past_value, lengths],
-        {name: number for name, number in attributes.items() if number},
-        dtype=inputs.query.dtype,
-        shapes=shapes,
-    )
+    masked = mask(asked) if mask else None
+    operands = [query, key, value, masked, inputs.past_key, inputs.past_value, lengths]
+    outputs = b.operator("Attention", operands, attributes, shapes)
     return [narrow(b, outputs[0], site.q_heads, v_size, site.v_head_size), *outputs[1:]]
 
 
-def _multi_head(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
+def _multi_head(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     site, inputs = asked.site, asked.inputs
     attributes: dict[str, object] = {"num_heads": site.q_heads, "scale": site.scale}
     if kernel.window == "causal":
@@ -69,17 +65,10 @@ def _multi_head(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pro
     elif kernel.rest == "bias":
         bias = masks.bias(asked)
     operands = [inputs.query, inputs.key, inputs.value, None, key_mask, bias]
-    return b.ops(
-        "MultiHeadAttention",
-        operands,
-        attributes,
-        dtype=inputs.query.dtype,
-        shapes=[_result_shape(asked, site.v_head_size)],
-        domain=MICROSOFT,
-    )
+    return b.operator("MultiHeadAttention", operands, attributes, [_result_shape(asked, site.v_head_size)], MICROSOFT)
 
 
-def _group_query(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
+def _group_query(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     site, inputs, sizes = asked.site, asked.inputs, sizes_of(kernel, asked, provider)
     query, key, value = widened(b, masks, kernel, asked, sizes)
     guarded = not isinstance(asked.lengths.batch, int)
@@ -89,9 +78,9 @@ def _group_query(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pr
     length = b.size(query, 1)
     assert query.dtype is not None
     sink = None if inputs.sink is None else b.cast(inputs.sink, query.dtype)
-    total = b.cast(b.op("Squeeze", [length], dtype=INT64, shape=[]), INT32)
-    last = b.op("Sub", [total, b.array(1, INT32)], dtype=INT32, shape=[])
-    ends = b.op("Expand", [last, b.size(query, 0)], dtype=INT32, shape=[dim(query, 0)])
+    total = b.cast(b.op("Squeeze", length, dtype=INT64, shape=[]), INT32)
+    last = b.op("Sub", total, b.array(1, INT32), dtype=INT32, shape=[])
+    ends = b.op("Expand", last, b.size(query, 0), dtype=INT32, shape=[dim(query, 0)])
     attributes = {
         "num_heads": site.q_heads,
         "kv_num_heads": site.kv_heads,
@@ -102,34 +91,29 @@ def _group_query(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pr
     }
     present: list[Dim] = [dim(query, 0), site.kv_heads, asked.lengths.keys, sizes.head]
     # Its fast kernels want the outputs for a cache wired, used or not.
-    outputs = b.ops(
-        "GroupQueryAttention",
-        [query, key, value, None, None, ends, total, None, None, None, None, sink],
-        {name: number for name, number in attributes.items() if number},
-        dtype=inputs.query.dtype,
-        shapes=[[dim(query, 0), dim(query, 1), site.q_heads * sizes.value], present, present],
-        domain=MICROSOFT,
-    )
+    operands = [query, key, value, None, None, ends, total, None, None, None, None, sink]
+    shapes = [[dim(query, 0), dim(query, 1), site.q_heads * sizes.value], present, present]
+    outputs = b.operator("GroupQueryAttention", operands, attributes, shapes, MICROSOFT)
     result = outputs[0]
     if guarded:
         result = b.op(
-            "Slice", [result, b.ints(0), batch, b.ints(0)], dtype=result.dtype, shape=_result_shape(asked, sizes.value)
+            "Slice", result, b.ints(0), batch, b.ints(0), dtype=result.dtype, shape=_result_shape(asked, sizes.value)
         )
     return [narrow(b, result, site.q_heads, sizes.value, site.v_head_size)]
 
 
-def _with_a_row(b: Builder, value: ir.Value) -> ir.Value:
+def _with_a_row(b: SiteBuilder, value: ir.Value) -> ir.Value:
     """Return a value of which a batch of 0 has become one row of zeros."""
     assert value.dtype is not None
-    missing = b.op("Sub", [b.ints(1), b.size(value, 0)], dtype=INT64, shape=[1])
-    missing = b.op("Max", [missing, b.ints(0)], dtype=INT64, shape=[1])
-    shape = b.concat([missing, b.size(value, 1), b.size(value, 2)], 0, [3])
+    missing = b.op("Sub", b.ints(1), b.size(value, 0), dtype=INT64, shape=[1])
+    missing = b.op("Max", missing, b.ints(0), dtype=INT64, shape=[1])
+    shape = b.join(missing, b.size(value, 1), b.size(value, 2))
     zero = b.array(np.zeros((1, 1, 1)), value.dtype)
-    rows = b.op("Expand", [zero, shape], dtype=value.dtype, shape=[None, dim(value, 1), dim(value, 2)])
+    rows = b.op("Expand", zero, shape, dtype=value.dtype, shape=[None, dim(value, 1), dim(value, 2)])
     return b.concat([value, rows], 0, [None, dim(value, 1), dim(value, 2)])
 
 
-def _decomposed(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
+def _decomposed(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     site, inputs, lengths, dtype = asked.site, asked.inputs, asked.lengths, asked.inputs.query.dtype
     assert dtype is not None
     groups, heads, each = site.kv_heads, site.q_heads, site.q_heads // site.kv_heads
@@ -146,79 +130,74 @@ def _decomposed(b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, pro
     # Query heads of a group one after the other are one long sequence of queries.
     if each > 1:
         query = b.reshape(query, (0, groups, -1, site.head_size), [batch, groups, None, site.head_size])
-    query = b.op("Mul", [query, b.array(site.scale, dtype)], dtype=dtype, shape=_dims(query))
-    turned = b.op("Transpose", [key], {"perm": [0, 1, 3, 2]}, dtype=dtype, shape=[batch, groups, site.head_size, keys])
-    scores = b.op("MatMul", [query, turned], dtype=dtype, shape=[batch, groups, None, keys])
+    query = b.op("Mul", query, b.array(site.scale, dtype), dtype=dtype, shape=dims(query))
+    turned = b.op("Transpose", key, perm=[0, 1, 3, 2], dtype=dtype, shape=[batch, groups, site.head_size, keys])
+    scores = b.op("MatMul", query, turned, dtype=dtype, shape=[batch, groups, None, keys])
     if each > 1:
-        shape = b.concat([b.ints(0, heads), b.size(inputs.query, 1), b.ints(-1)], 0, [4])
-        scores = b.op("Reshape", [scores, shape], dtype=dtype)
+        shape = b.join(b.ints(0, heads), b.size(inputs.query, 1), b.ints(-1))
+        scores = b.op("Reshape", scores, shape, dtype=dtype)
     scores.shape = ir.Shape([batch, heads, queries, keys])
     scores = _masked(b, masks, asked, scores)
     weights = _softmax(b, asked, scores)
     if each > 1:
-        shape = b.concat([b.ints(0, groups, -1), _keys(b, masks, asked)], 0, [4])
-        weights = b.op("Reshape", [weights, shape], dtype=dtype, shape=[batch, groups, None, keys])
-    result = b.op("MatMul", [weights, value], dtype=dtype, shape=[batch, groups, None, site.v_head_size])
+        shape = b.join(b.ints(0, groups, -1), _keys(b, masks, asked))
+        weights = b.op("Reshape", weights, shape, dtype=dtype, shape=[batch, groups, None, keys])
+    result = b.op("MatMul", weights, value, dtype=dtype, shape=[batch, groups, None, site.v_head_size])
     if each > 1:
-        shape = b.concat([b.ints(0, heads), b.size(inputs.query, 1), b.ints(site.v_head_size)], 0, [4])
-        result = b.op("Reshape", [result, shape], dtype=dtype)
+        shape = b.join(b.ints(0, heads), b.size(inputs.query, 1), b.ints(site.v_head_size))
+        result = b.op("Reshape", result, shape, dtype=dtype)
     turned_shape = [batch, queries, heads, site.v_head_size]
-    result = b.op("Transpose", [result], {"perm": [0, 2, 1, 3]}, dtype=dtype, shape=turned_shape)
+    result = b.op("Transpose", result, perm=[0, 2, 1, 3], dtype=dtype, shape=turned_shape)
     joined = b.reshape(result, (0, 0, heads * site.v_head_size), _result_shape(asked, site.v_head_size))
     return [joined, *presents]
 
 
-def _masked(b: Builder, masks: MaskWriter, asked: Asked, scores: ir.Value) -> ir.Value:
+def _masked(b: SiteBuilder, masks: MaskWriter, asked: Asked, scores: ir.Value) -> ir.Value:
     """Return the scores with softcap, bias and mask."""
-    dtype, shape, site = scores.dtype, _dims(scores), asked.site
+    dtype, shape, site = scores.dtype, dims(scores), asked.site
     assert dtype is not None
     if site.softcap:
         cap = b.array(site.softcap, dtype)
-        bounded = b.op("Tanh", [b.op("Div", [scores, cap], dtype=dtype, shape=shape)], dtype=dtype, shape=shape)
-        scores = b.op("Mul", [bounded, cap], dtype=dtype, shape=shape)
+        bounded = b.op("Tanh", b.op("Div", scores, cap, dtype=dtype, shape=shape), dtype=dtype, shape=shape)
+        scores = b.op("Mul", bounded, cap, dtype=dtype, shape=shape)
     if asked.inputs.bias is not None:
-        scores = b.op("Add", [scores, b.cast(asked.inputs.bias, dtype)], dtype=dtype, shape=shape)
+        scores = b.op("Add", scores, b.cast(asked.inputs.bias, dtype), dtype=dtype, shape=shape)
     if str(asked.mask) != "full":
         low = b.array(fill(asked.dtype), dtype)
-        scores = b.op("Where", [masks.attend(asked, asked.mask), scores, low], dtype=dtype, shape=shape)
+        scores = b.op("Where", masks.attend(asked, asked.mask), scores, low, dtype=dtype, shape=shape)
     return scores
 
 
-def _softmax(b: Builder, asked: Asked, scores: ir.Value) -> ir.Value:
+def _softmax(b: SiteBuilder, asked: Asked, scores: ir.Value) -> ir.Value:
     """Return the weights of the keys, of which a sink takes its share."""
     dtype, sink, heads = scores.dtype, asked.inputs.sink, asked.site.q_heads
     if sink is None:
-        return b.op("Softmax", [scores], {"axis": -1}, dtype=dtype, shape=_dims(scores))
+        return b.op("Softmax", scores, axis=-1, dtype=dtype, shape=dims(scores))
     assert dtype is not None
     column = b.reshape(b.cast(sink, dtype), (1, heads, 1, 1), [1, heads, 1, 1])
-    shape = b.concat([b.size(asked.inputs.query, 0), b.ints(heads), b.size(asked.inputs.query, 1), b.ints(1)], 0, [4])
+    shape = b.join(b.size(asked.inputs.query, 0), b.ints(heads), b.size(asked.inputs.query, 1), b.ints(1))
     batch, queries = asked.lengths.batch, asked.lengths.queries
-    column = b.op("Expand", [column, shape], dtype=dtype, shape=[batch, heads, queries, 1])
+    column = b.op("Expand", column, shape, dtype=dtype, shape=[batch, heads, queries, 1])
     joined = b.concat([scores, column], 3, [batch, heads, queries, None])
-    weights = b.op("Softmax", [joined], {"axis": -1}, dtype=dtype, shape=_dims(joined))
-    return b.op("Slice", [weights, b.ints(0), b.ints(-1), b.ints(3)], dtype=dtype, shape=_dims(scores))
+    weights = b.op("Softmax", joined, axis=-1, dtype=dtype, shape=dims(joined))
+    return b.op("Slice", weights, b.ints(0), b.ints(-1), b.ints(3), dtype=dtype, shape=dims(scores))
 
 
-def _keys(b: Builder, masks: MaskWriter, asked: Asked) -> ir.Value:
+def _keys(b: SiteBuilder, masks: MaskWriter, asked: Asked) -> ir.Value:
     return masks.sizes(asked)[1]
 
 
-def _by_head(b: Builder, value: ir.Value, heads: int, size: int) -> ir.Value:
+def _by_head(b: SiteBuilder, value: ir.Value, heads: int, size: int) -> ir.Value:
     batch, length = dim(value, 0), dim(value, 1)
     split = b.reshape(value, (0, 0, heads, size), [batch, length, heads, size])
-    return b.op("Transpose", [split], {"perm": [0, 2, 1, 3]}, dtype=value.dtype, shape=[batch, heads, length, size])
+    return b.op("Transpose", split, perm=[0, 2, 1, 3], dtype=value.dtype, shape=[batch, heads, length, size])
 
 
 def _result_shape(asked: Asked, size: int) -> list[Dim]:
     return [asked.lengths.batch, asked.lengths.queries, asked.site.q_heads * size]
 
 
-def _dims(value: ir.Value) -> list[Dim]:
-    assert value.shape is not None
-    return [dim(value, axis) for axis in range(len(value.shape))]
-
-
-_EMITTERS: dict[str, Callable[[Builder, MaskWriter, Kernel, Asked, str], list[ir.Value]]] = {
+_EMITTERS: dict[str, Callable[[SiteBuilder, MaskWriter, Kernel, Asked, str], list[ir.Value]]] = {
     ATTENTION: _attention,
     MULTI_HEAD: _multi_head,
     GROUP_QUERY: _group_query,

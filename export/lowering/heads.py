@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from .asked import Asked, dim
-from .build import Builder
+from .build import SiteBuilder
 from .kernels import Kernel
 from .masks import MaskWriter
 from .numbers import channel_factor
@@ -38,7 +38,7 @@ def sizes_of(kernel: Kernel, asked: Asked, provider: str) -> Sizes:
 
 
 def widened(
-    b: Builder, masks: MaskWriter, kernel: Kernel, asked: Asked, sizes: Sizes
+    b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, sizes: Sizes
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return queries, keys and values with heads of these sizes.
 
@@ -63,27 +63,27 @@ def widened(
     return query, key, value
 
 
-def narrow(b: Builder, value: ir.Value, heads: int, size: int, kept: int) -> ir.Value:
+def narrow(b: SiteBuilder, value: ir.Value, heads: int, size: int, kept: int) -> ir.Value:
     """Return [B, S, H * kept], the first elements of heads of a size."""
     if size == kept:
         return value
     batch, length = dim(value, 0), dim(value, 1)
     split = b.reshape(value, (0, 0, heads, size), [batch, length, heads, size])
     shape = [batch, length, heads, kept]
-    split = b.op("Slice", [split, b.ints(0), b.ints(kept), b.ints(3)], dtype=value.dtype, shape=shape)
+    split = b.op("Slice", split, b.ints(0), b.ints(kept), b.ints(3), dtype=value.dtype, shape=shape)
     return b.reshape(split, (0, 0, heads * kept), [batch, length, heads * kept])
 
 
-def _filled(b: Builder, like: ir.Value, heads: int, elements: Sequence[float] | np.ndarray) -> ir.Value:
+def _filled(b: SiteBuilder, like: ir.Value, heads: int, elements: Sequence[float] | np.ndarray) -> ir.Value:
     """Return [B, S, H, C] that has the same elements everywhere."""
     dtype, count = like.dtype, len(elements)
     assert dtype is not None
-    shape = b.concat([b.size(like, 0), b.size(like, 1), b.ints(heads, count)], 0, [4])
+    shape = b.join(b.size(like, 0), b.size(like, 1), b.ints(heads, count))
     row = b.array(np.reshape(elements, (1, 1, 1, count)), dtype)
-    return b.op("Expand", [row, shape], dtype=dtype, shape=[dim(like, 0), dim(like, 1), heads, count])
+    return b.op("Expand", row, shape, dtype=dtype, shape=[dim(like, 0), dim(like, 1), heads, count])
 
 
-def _joined(b: Builder, value: ir.Value, heads: int, size: int, more: ir.Value) -> ir.Value:
+def _joined(b: SiteBuilder, value: ir.Value, heads: int, size: int, more: ir.Value) -> ir.Value:
     batch, length, count = dim(value, 0), dim(value, 1), dim(more, 3)
     assert isinstance(count, int)
     wide = size + count

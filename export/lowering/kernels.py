@@ -162,7 +162,8 @@ def _table() -> tuple[Kernel, ...]:
         return Kernel(**{**_ATTENTION, "opset": opset}, window=window, rest=rest, takes=features, needs=needs)  # type: ignore[arg-type]
 
     def multi_head(window: str, rest: str, takes: str, needs: tuple[str, ...] = ()) -> Kernel:
-        return Kernel(**_MULTI_HEAD, window=window, rest=rest, takes=frozenset(takes.split()), needs=needs)  # type: ignore[arg-type]
+        features, needs = frozenset(takes.split()), ("positive scale", *needs)
+        return Kernel(**_MULTI_HEAD, window=window, rest=rest, takes=features, needs=needs)  # type: ignore[arg-type]
 
     def group_query(window: str, rest: str, takes: str, needs: tuple[str, ...] = ()) -> Kernel:
         features, needs = frozenset(takes.split()), ("nonempty batch", "positive scale", *needs)

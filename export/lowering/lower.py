@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from .asked import Asked, parts
-from .build import MICROSOFT, Builder
+from .build import MICROSOFT, SiteBuilder
 from .canonical import DOMAIN, is_site
 from .costs import COSTS, TYPICAL, Costs, provider_of
 from .emit import emit
@@ -82,7 +82,7 @@ def lower(
         If `padding_rows` or an assumption is unknown.
     """
     grants = Grants(assume, model)
-    builder = Builder()
+    builder = SiteBuilder()
     masks = MaskWriter(builder)
     lowered = []
     for node in [node for node in model.graph if is_site(node)]:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from ...models.masks import Mask
 from .asked import Asked, parts
-from .build import Builder
+from .build import SiteBuilder
 from .numbers import channel_factor, fill
 
 __all__ = ["MaskWriter"]
@@ -29,7 +29,7 @@ class MaskWriter:
     each head. Every value is made once for one mask of the same tensors and sizes, before the first site that uses it.
     """
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: SiteBuilder) -> None:
         self.b = builder
         self._made: dict[tuple[object, ...], ir.Value] = {}
 
@@ -68,7 +68,7 @@ class MaskWriter:
         past = self.b.ints(0) if inputs.past_key is None else self.b.size(inputs.past_key, 2)
         keys = self.b.size(inputs.key, 1)
         if inputs.past_key is not None:
-            keys = self.b.op("Add", [past, keys], dtype=INT64, shape=[1])
+            keys = self.b.op("Add", past, keys, dtype=INT64, shape=[1])
         return self.b.size(inputs.query, 1), keys, past
 
     def _once(self, form: str, asked: Asked, mask: Mask, make: Callable[..., ir.Value], *arguments: object) -> ir.Value:
@@ -93,7 +93,7 @@ class MaskWriter:
         graph = ir.from_proto(mask.to_onnx(opset_version=MASK_OPSET, dtypes=dtypes)).graph
         used = {str(value.name) for value in graph.inputs if value.uses()}
         scalars = {
-            name: self.b.op("Squeeze", [size], dtype=INT64, shape=[]) if name in used else size
+            name: self.b.op("Squeeze", size, dtype=INT64, shape=[]) if name in used else size
             for name, size in zip(("q_len", "k_len", "past"), self.sizes(asked), strict=True)
         }
         value = self.b.copy(graph, {**scalars, **tensors})
@@ -109,15 +109,15 @@ class MaskWriter:
             return value
         return self.b.cast(value, BOOL if kinds == "b" or (value.dtype not in INTEGERS and "b" in kinds) else INT64)
 
-    def _shape(self, asked: Asked, heads: ir.Value | None = None) -> ir.Value:
+    def _shape(self, asked: Asked) -> ir.Value:
         queries, keys, _ = self.sizes(asked)
-        return self.b.concat([self.b.ints(1), heads or self.b.ints(1), queries, keys], 0, [4])
+        return self.b.join(self.b.ints(1, 1), queries, keys)
 
     def _bool_mask(self, asked: Asked, mask: Mask) -> ir.Value:
         lengths = asked.lengths
         attend = self.attend(asked, mask)
         return self.b.op(
-            "Expand", [attend, self._shape(asked)], dtype=BOOL, shape=[None, None, lengths.queries, lengths.keys]
+            "Expand", attend, self._shape(asked), dtype=BOOL, shape=[None, None, lengths.queries, lengths.keys]
         )
 
     def _bias(self, asked: Asked, mask: Mask, bias: ir.Value | None, element: str) -> ir.Value:
@@ -126,18 +126,16 @@ class MaskWriter:
         shape = [None, None, lengths.queries, lengths.keys]
         value = b.array(0, dtype) if bias is None else b.cast(bias, dtype)
         if str(mask) != "full":
-            value = b.op("Where", [self.attend(asked, mask), value, b.array(fill(element), dtype)], dtype=dtype)
-        return b.op("Expand", [value, self._shape(asked)], dtype=dtype, shape=shape)
+            value = b.op("Where", self.attend(asked, mask), value, b.array(fill(element), dtype), dtype=dtype)
+        return b.op("Expand", value, self._shape(asked), dtype=dtype, shape=shape)
 
     def _by_key(self, asked: Asked, mask: Mask) -> ir.Value:
         """Return a mask of keys as bool [B, K]."""
         b, lengths = self.b, asked.lengths
         _, keys, _ = self.sizes(asked)
-        shape = b.concat([b.size(asked.inputs.query, 0), b.ints(1), b.ints(1), keys], 0, [4])
-        attend = b.op(
-            "Expand", [self.attend(asked, mask), shape], dtype=BOOL, shape=[lengths.batch, 1, 1, lengths.keys]
-        )
-        return b.op("Squeeze", [attend, b.ints(1, 2)], dtype=BOOL, shape=[lengths.batch, lengths.keys])
+        shape = b.join(b.size(asked.inputs.query, 0), b.ints(1, 1), keys)
+        attend = b.op("Expand", self.attend(asked, mask), shape, dtype=BOOL, shape=[lengths.batch, 1, 1, lengths.keys])
+        return b.op("Squeeze", attend, b.ints(1, 2), dtype=BOOL, shape=[lengths.batch, lengths.keys])
 
     def _key_mask(self, asked: Asked, mask: Mask) -> ir.Value:
         return self.b.cast(self._by_key(asked, mask), INT32)
@@ -147,13 +145,13 @@ class MaskWriter:
         match = PREFIX.fullmatch(str(mask))
         if match is None:
             counted = b.cast(self._by_key(asked, mask), INT64)
-            counted = b.op("ReduceSum", [counted, b.ints(1)], {"keepdims": 0}, dtype=INT64, shape=[batch])
-            return b.op("Max", [counted, b.ints(least)], dtype=INT64, shape=[batch]) if least else counted
+            counted = b.op("ReduceSum", counted, b.ints(1), keepdims=0, dtype=INT64, shape=[batch])
+            return b.op("Max", counted, b.ints(least), dtype=INT64, shape=[batch]) if least else counted
         given = b.cast(asked.inputs.tensors[next(iter(mask.tensors))], INT64)
         if match[1]:
-            given = b.op("Add", [given, b.ints(int(match[1].replace(" ", "")))], dtype=INT64, shape=[batch])
-        at_least = b.op("Max", [given, b.ints(least)], dtype=INT64, shape=[batch])
-        return b.op("Min", [at_least, self.sizes(asked)[1]], dtype=INT64, shape=[batch])
+            given = b.op("Add", given, b.ints(int(match[1].replace(" ", ""))), dtype=INT64, shape=[batch])
+        at_least = b.op("Max", given, b.ints(least), dtype=INT64, shape=[batch])
+        return b.op("Min", at_least, self.sizes(asked)[1], dtype=INT64, shape=[batch])
 
     def _key_channels(self, asked: Asked, mask: Mask, count: int, element: str, scale: float) -> ir.Value:
         b, lengths, dtype = self.b, asked.lengths, asked.inputs.query.dtype
@@ -162,6 +160,6 @@ class MaskWriter:
         assert factor is not None
         batch, keys, heads = lengths.batch, lengths.keys, asked.site.kv_heads
         hidden = [b.array(0, dtype), b.array(-factor, dtype)]
-        low = b.op("Where", [self._by_key(asked, mask), *hidden], dtype=dtype, shape=[batch, keys])
-        low = b.op("Unsqueeze", [low, b.ints(2, 3)], dtype=dtype, shape=[batch, keys, 1, 1])
-        return b.op("Expand", [low, b.ints(1, 1, heads, count)], dtype=dtype, shape=[batch, keys, heads, count])
+        low = b.op("Where", self._by_key(asked, mask), *hidden, dtype=dtype, shape=[batch, keys])
+        low = b.op("Unsqueeze", low, b.ints(2, 3), dtype=dtype, shape=[batch, keys, 1, 1])
+        return b.op("Expand", low, b.ints(1, 1, heads, count), dtype=dtype, shape=[batch, keys, heads, count])
