@@ -45,8 +45,8 @@ def capture_of(
 
 
 def _where(timeline: Timeline, line: Line) -> str:
-    run = timeline.at(line.ns)
-    return "ONNX Runtime" if run is None else f"{run.op_type} {run.node}"
+    around = timeline.around(line.ns)
+    return f"{around[-1].op_type} {around[-1].node}" if around else "ONNX Runtime"
 
 
 def _elsewhere(nodes: Iterable[RanNode]) -> str:

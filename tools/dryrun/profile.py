@@ -6,6 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 KERNEL_TIME = "_kernel_time"
@@ -45,21 +46,26 @@ def read_profile(path: Path, start_ns: int) -> list[NodeRun]:
 
 
 class Timeline:
-    """Finds the node that ran at a time."""
+    """Finds the nodes that ran at a time."""
 
     def __init__(self, runs: Iterable[NodeRun]) -> None:
         self._runs = list(runs)
         self._starts = [run.start for run in self._runs]
+        # The last end among a run and those before it: where that is past, there is nothing to look for.
+        self._ends = [*accumulate((run.end for run in self._runs), max)]
 
-    def at(self, ns: int) -> NodeRun | None:
-        """Return the innermost node that ran then: a branch's node runs within its If. None between nodes.
+    def around(self, ns: int) -> list[NodeRun]:
+        """Return what ran then, the outermost first: a branch's node runs within its If. Nothing between nodes.
 
         The null device leaves two microseconds around every stamp, so that a node's rounded times still enclose it.
         """
+        found = []
         for place in range(bisect_right(self._starts, ns) - 1, -1, -1):
+            if self._ends[place] < ns:
+                break
             if ns <= self._runs[place].end:
-                return self._runs[place]
-        return None
+                found.append(self._runs[place])
+        return found[::-1]
 
     def between(self, start: int, end: int) -> list[NodeRun]:
         """Return the nodes that started in a stretch of time."""

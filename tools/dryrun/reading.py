@@ -49,7 +49,7 @@ def steady_run(lines: Sequence[Line], runs: Iterable[NodeRun], mark: str = "stea
     first, last = (ran[0].start, max(run.end for run in ran)) if ran else (end.ns, end.ns)
     done = [line for line in found if line.kind in ACTIONS]
     order = {ns: place for place, ns in enumerate(sorted([line.ns for line in done] + [run.start for run in ran]))}
-    actions = tuple(_action(line, timeline.at(line.ns), first, last, order[line.ns]) for line in done)
+    actions = tuple(_action(line, timeline.around(line.ns), first, last, order[line.ns]) for line in done)
     lost = [action.name for action in actions if action.launch and action.node is None]
     if lost:
         raise ToolError(f"{len(lost)} launches fall to no node, among them {lost[0]}; was the system's clock set?")
@@ -57,7 +57,8 @@ def steady_run(lines: Sequence[Line], runs: Iterable[NodeRun], mark: str = "stea
     return Steady(actions, nodes, int(end.more[1]))
 
 
-def _action(line: Line, run: NodeRun | None, first: int, last: int, order: int) -> Action:
+def _action(line: Line, around: list[NodeRun], first: int, last: int, order: int) -> Action:
+    run = around[-1] if around else None
     place = "node" if run else "before" if line.ns < first else "after" if line.ns > last else "between"
     answered = None
     size = 0
@@ -71,7 +72,8 @@ def _action(line: Line, run: NodeRun | None, first: int, last: int, order: int) 
     elif line.kind in SIZED:
         size, detail = int(line.more[0]), ""
     node, op_type = (run.node, run.op_type) if run else (None, None)
-    return Action(line.kind, line.name, detail, node, op_type, place, order, size, answered)
+    within = tuple(outer.node for outer in around[:-1])
+    return Action(line.kind, line.name, detail, node, op_type, place, order, size, answered, within)
 
 
 def attention(

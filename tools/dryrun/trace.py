@@ -35,6 +35,8 @@ class Action:
         Whether a copy to the host was given what a CPU had computed; None for anything else.
     order
         Its place among all actions and nodes.
+    within
+        The nodes around the node, from outside: the If or Loop whose branch or body it is in.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Action:
     order: int
     bytes: int = 0
     answered: bool | None = None
+    within: tuple[str, ...] = ()
 
     @property
     def launch(self) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from .recorded import record
 
 if TYPE_CHECKING:
     import onnx
@@ -49,6 +52,8 @@ READ_BACKS = {
     "RestorePadding": ReadBack(1, _outside),
 }
 COPY_NODES = {"MemcpyToHost", "MemcpyFromHost"}
+# It reads its own condition after each turn.
+LOOP = "Loop"
 
 
 class Values:
@@ -73,17 +78,29 @@ class Values:
         self._nodes = {node.name: node for node in made.graph.node}
         self._inputs = inputs
         self._known: dict[str, np.ndarray | None] = {}
+        self._recorded: dict[str, dict[tuple[str, ...], list[np.ndarray]]] = {}
 
-    def read_back(self, action: Action) -> bytes | None:
-        """Return what a copy to the host brings, None if that isn't known."""
-        node, rule = self._nodes.get(action.node or ""), READ_BACKS.get(action.op_type or "")
-        if node is None or rule is None or rule.input >= len(node.input):
-            return None
-        array = self._tensor(node.input[rule.input])
-        if array is None:
-            return None
-        data = rule.value(array).tobytes()
-        return data if len(data) == action.bytes else None
+    def read_backs(self, actions: Sequence[Action]) -> list[bytes | None]:
+        """Return what each copy to the host within the nodes brings, in order, None for what isn't known."""
+        times: Counter[tuple[str, ...]] = Counter()
+        found: list[bytes | None] = []
+        for action in actions:
+            if action.answered is None or action.node is None or action.op_type is None:
+                continue
+            path, rule = (*action.within, action.node), READ_BACKS.get(action.op_type)
+            if action.within or action.op_type == LOOP:
+                recorded = self._record(path[0]).get(path, [])
+                array = recorded[times[path]] if times[path] < len(recorded) else None
+                times[path] += 1
+            else:
+                array = None if rule is None else self._input(action.node, rule.input)
+            data = None if array is None else (array if rule is None else rule.value(array)).tobytes()
+            found.append(data if data is not None and len(data) == action.bytes else None)
+        return found
+
+    def _input(self, name: str, place: int) -> np.ndarray | None:
+        node = self._nodes.get(name)
+        return self._tensor(node.input[place]) if node is not None and place < len(node.input) else None
 
     def _tensor(self, name: str) -> np.ndarray | None:
         if name in self._inputs:
@@ -93,23 +110,35 @@ class Values:
             self._known[name] = next((array for array in found if array is not None), None)
         return self._known[name]
 
+    def _record(self, name: str) -> dict[tuple[str, ...], list[np.ndarray]]:
+        """Return what is read back within a node of the main graph."""
+        if name not in self._recorded:
+            self._recorded[name] = {}
+            model, folder = self._models[-1]
+            node = self._nodes.get(name)
+            part = part_that_makes(model, next(filter(None, node.output), "")) if node else None
+            if part is not None:
+                load_data(part, folder)
+                feeds = {value.name: self._inputs[value.name] for value in part.graph.input}
+                read = {op_type: rule.input for op_type, rule in READ_BACKS.items()}
+                self._recorded[name] = record(part, feeds, read)
+        return self._recorded[name]
 
-def answers(actions: Sequence[Action], values: Values) -> list[str | None]:
-    """Return what each copy to the host within the nodes brings, as hexadecimal digits, None for what isn't known."""
-    read = [action for action in actions if action.answered is not None]
-    found = [values.read_back(action) for action in read]
-    return [None if data is None else data.hex() for data in found]
+
+def load_data(model: onnx.ModelProto, folder: Path) -> None:
+    """Load the external data of a part of a model."""
+    from onnx.external_data_helper import load_external_data_for_model
+
+    load_external_data_for_model(model, str(folder))
 
 
 def _compute(model: onnx.ModelProto, folder: Path, name: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    from onnx.external_data_helper import load_external_data_for_model
-
     from ...export.twins import evaluate
 
     part = part_that_makes(model, name)
     if part is None:
         return None
-    load_external_data_for_model(part, str(folder))
+    load_data(part, folder)
     feeds = {value.name: inputs[value.name] for value in part.graph.input}
     for run in (_on_cpu, evaluate):
         try:

@@ -76,10 +76,10 @@ branch (float16[batch, seq, 8] x, int64[batch, seq] attention_mask) => (float16[
     else_branch = padded () => (float16[batch, seq, 8] b) { c = Neg (x) b = Relu (c) }
   >
 }"""
-# Whether a loop goes on is decided within its body, which no CPU ran.
+# Whether a loop goes on is decided within its body. 18560 are the bits of 9.
 LOOP = """
 loop (float16[batch, seq, 8] x) => (float16[batch, seq, 8] y)
-<int64 most = {3}, bool go = {1}, float16 limit = {9}> {
+<int64 most = {3}, bool go = {1}, float16 limit = {18560}> {
   y = Loop (most, go, x) <
     body = step (int64 i, bool before, float16[batch, seq, 8] a) => (bool after, float16[batch, seq, 8] b) {
       b = Add (a, a)
@@ -87,6 +87,43 @@ loop (float16[batch, seq, 8] x) => (float16[batch, seq, 8] y)
       after = Less (sum, limit)
     }
   >
+}"""
+# A loop within a branch, whose body counts each row's tokens.
+ROWS = """
+rows (float16[batch, seq, 8] x, int64[batch, seq] attention_mask) => (float16[batch, n, 8] y) {
+  least = ReduceMin <keepdims = 0> (attention_mask)
+  all = Cast <to = 9> (least)
+  y = If (all) <
+    then_branch = full () => (float16[batch, m, 8] a) { a = Relu (x) },
+    else_branch = padded () => (float16[batch, k, 8] b) {
+      shape = Shape (attention_mask)
+      first = Constant <value = int64[1] {0}> ()
+      one = Constant <value = int64[1] {1}> ()
+      batch = Gather (shape, first)
+      times = Squeeze (batch)
+      go = Constant <value = bool {1}> ()
+      b = Loop (times, go, x) <
+        body = step (int64 i, bool before, float16[batch, n, 8] c) => (bool after, float16[batch, k, 8] d) {
+          after = Identity (before)
+          row = Unsqueeze (i, first)
+          mask = Gather (attention_mask, row)
+          count = ReduceSum <keepdims = 0> (mask, one)
+          d = Slice (c, first, count, one)
+        }
+      >
+    }
+  >
+}"""
+# com.microsoft.BiasAdd runs on CUDA alone, and nothing else knows it.
+UNKNOWN = """
+unknown (float16[batch, seq, 320] x, float16[320] bias) => (float16[n, 320] y)
+<int64[1] one = {1}, int64[1] zero = {0}> {
+  a = com.microsoft.BiasAdd (x, bias, x)
+  sum = ReduceSum <keepdims = 0> (a)
+  count = Cast <to = 7> (sum)
+  end = Unsqueeze (count, zero)
+  b = Slice (a, zero, end, one)
+  y = ReduceSum <keepdims = 0> (b, zero)
 }"""
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
 INPUTS = {"x": (2, 5, 8), "attention_mask": MASK}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from maskport.tools.dryrun import Trace, dryrun
 
-from .graphs import BRANCH, COMPRESSED, CUT, INPUTS, LOOP, MASK, PACKED, TWICE, UNPADDED, parse
+from .graphs import BRANCH, COMPRESSED, CUT, INPUTS, LOOP, MASK, PACKED, ROWS, TWICE, UNKNOWN, UNPADDED, parse
 
 
 def outputs(trace: Trace) -> list[int]:
@@ -53,7 +53,23 @@ def test_a_branch_is_taken_by_its_condition(mask: np.ndarray, taken: list[str]) 
     assert launched[launched.index("Cast") + 1 :] == taken
 
 
+@pytest.mark.parametrize(("value", "turns"), [(0.01, 3), (0.05, 2), (1, 1)])
+def test_a_loop_turns_as_often_as_its_values_say(value: float, turns: int) -> None:
+    trace = dryrun(parse(LOOP), 90, {"x": np.full((2, 5, 8), value, np.float16)}, graph=False)
+    assert [action.within for action in trace.actions if action.op_type == "Add"] == [("unnamed Loop 1",)] * turns
+    assert trace.not_faithful == ()
+
+
+def test_what_is_read_back_in_a_loop_in_a_branch_is_known_for_each_turn() -> None:
+    trace = dryrun(parse(ROWS), 90, INPUTS, graph=False)
+    cut = [action for action in trace.actions if action.op_type == "MemcpyToHost" and len(action.within) == 2]
+    assert [action.answered for action in cut] == [True, True]
+    # The shortest row decides, at last.
+    assert outputs(trace) == [2 * 2 * 8 * 2]
+
+
 def test_what_is_not_known_is_named() -> None:
-    trace = dryrun(parse(LOOP), 90, {"x": (2, 5, 8)}, graph=False)
-    assert (False in [answered for _, _, answered in inside(trace)]) == bool(trace.not_faithful)
-    assert any("could not be computed on the CPU" in line for line in trace.not_faithful)
+    trace = dryrun(parse(UNKNOWN), 90, {"x": (2, 5, 320)}, graph=False)
+    assert inside(trace) == [("MemcpyToHost", 8, False)]
+    line = "MemcpyToHost Memcpy: what it reads back from the device (8 bytes) could not be computed on the CPU; "
+    assert trace.not_faithful == (f"{line}shapes that depend on it are wrong",)
