@@ -1,0 +1,49 @@
+"""Which candidate is right: its valid rows against the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...export.cases.draw import Case
+from ...export.cases.layout import Label, Layout
+from ...export.cases.parity import differences, worst_valid
+from ...export.cases.rows import rows_of
+
+
+class Comparison:
+    """One batch with the reference's output.
+
+    Parameters
+    ----------
+    layout
+        Of the subject.
+    batch
+        The inputs.
+    expected
+        The reference's first output.
+    """
+
+    def __init__(self, layout: Layout, batch: Mapping[str, np.ndarray], expected: np.ndarray) -> None:
+        output, axes = next(iter(layout.outputs.items()))
+        self.layout = Layout(layout.inputs, {output: axes}, layout.batch, layout.tokens)
+        sizes: dict[Label, int] = {
+            label: size
+            for name, array in batch.items()
+            for label, size in zip(layout.inputs[name].axes, array.shape, strict=True)
+        }
+        self.case = Case("", sizes, "", dict(batch), rows_of(layout, sizes, batch, ()))
+        self.output, self.expected = output, expected
+
+    def error(self, actual: np.ndarray) -> tuple[float, bool, str]:
+        """Return the largest error on valid rows, whether it is rounding, and what is wrong if it isn't."""
+        if actual.shape != self.expected.shape:
+            why = f"its output is {list(actual.shape)}, the reference's {list(self.expected.shape)}"
+            return float("nan"), False, why
+        found = differences(self.layout, self.case, {self.output: actual}, {self.output: self.expected})
+        worst = worst_valid(found)
+        if worst is None:
+            return 0.0, False, "no valid row could be compared"
+        right = all(difference.ok for difference in found if difference.rows == "valid")
+        return worst, right, "" if right else f"valid rows differ by {worst:.1e}"
