@@ -1,6 +1,7 @@
 """PyTorch to ONNX: :func:`export` writes a file that keeps every mask input and every dynamic axis.
 
-:func:`inspect` reads the masks of any ONNX file back. Nothing here imports PyTorch until :func:`export` is called.
+:func:`inspect` reads the masks of any ONNX file back, and :func:`optimize` makes it fast by what they mean. Nothing
+here imports PyTorch until :func:`export` is called.
 """
 
 from __future__ import annotations
@@ -9,21 +10,38 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .errors import CheckFailed, ExportError, ProofFailed
+    from .errors import CheckFailed, ExportError, OptimizeError, ProofFailed
     from .exporter import Exported, export
     from .inspector import InspectError, Report, inspect
+    from .optimized import Optimized
+    from .optimizer import optimize
 
-__all__ = ["CheckFailed", "ExportError", "Exported", "InspectError", "ProofFailed", "Report", "export", "inspect"]
+__all__ = [
+    "CheckFailed",
+    "ExportError",
+    "Exported",
+    "InspectError",
+    "OptimizeError",
+    "Optimized",
+    "ProofFailed",
+    "Report",
+    "export",
+    "inspect",
+    "optimize",
+]
 
 _FILES = {
     "CheckFailed": "errors",
     "ExportError": "errors",
+    "OptimizeError": "errors",
     "ProofFailed": "errors",
     "Exported": "exporter",
     "export": "exporter",
     "InspectError": "inspector",
     "Report": "inspector",
     "inspect": "inspector",
+    "Optimized": "optimized",
+    "optimize": "optimizer",
 }
 
 

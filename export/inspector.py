@@ -77,6 +77,11 @@ class SiteReport:
     note: str | None = None
     mask_nodes: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def claimed(self) -> bool:
+        """Whether the mask is what the file claims, and not what was read of its graph."""
+        return (self.note or "").startswith(CLAIMED)
+
     def to_json(self) -> dict[str, Any]:
         """Return the site as in `maskport inspect --json`."""
         fields = {name: getattr(self, name) for name in _PLAIN}

@@ -140,6 +140,54 @@ def diff(
 
 
 @app.command(cls=Command)
+def optimize(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
+    target: Annotated[str, typer.Option(help="cpu, cuda, or cuda:smNN for one kind of GPU.")] = "cpu",
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, float16 or bfloat16 (cuda).", show_default="the model's own")
+    ] = None,
+    padding_rows: Annotated[
+        str, typer.Option(help="What rows of padding become: any (finite), zero, or keep (as in the source).")
+    ] = "any",
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACT", help="right-padding, left-padding or length_le:N; may be repeated.", show_default="nothing"
+        ),
+    ] = None,
+    repair: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A repair to apply; may be repeated.", show_default="none")
+    ] = None,
+    packing: Annotated[
+        str, typer.Option(help="How padding is left out: auto, graph, host (indices are inputs) or none.")
+    ] = "auto",
+    no_check: Annotated[bool, typer.Option("--no-check", help="Write the result without running it.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a model fast by what its masks mean; exit code 1 if the result is not the source: nothing is written."""
+    from .optimize_command import optimize_command
+
+    return optimize_command(
+        context.obj,
+        model,
+        output,
+        target,
+        dtype,
+        padding_rows,
+        assume or (),
+        repair or (),
+        packing,
+        not no_check,
+        as_json,
+        html,
+    )
+
+
+@app.command(cls=Command)
 def validate(
     context: typer.Context,
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="An .onnx file.", show_default=False)],

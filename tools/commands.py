@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..export.errors import CheckFailed, ExportError
+from ..export.errors import CheckFailed, ExportError, ProofFailed
 from ..export.tracing.quiet import collected
 from ..runtime.errors import MaskportError
 from .screen import Screen
@@ -93,5 +93,5 @@ def _tell(screen: Screen, error: Exception) -> int:
     if screen.verbose:
         screen.show_messages()
         screen.show_traceback(error)
-    # A file that is not the module was made and found wrong; anything else could not be run.
-    return 1 if isinstance(error, CheckFailed) else 2
+    # A file that is not the module, or not its source, was made and found wrong; anything else could not be run.
+    return 1 if isinstance(error, CheckFailed | ProofFailed) else 2

@@ -116,6 +116,9 @@ def conclusion(found: Diff) -> Text:
     )
     parts = [Text(f"{plural(count, 'attention')} {what}", style) for count, what, style in counts if count]
     parts = parts or [Text("no attention in either")]
+    for what, reports in (("old", found.old), ("new", found.new)):
+        if claimed := sum(site.claimed for site in reports.sites):
+            parts.append(Text(f"{claimed} as the {what} file claims", "yellow"))
     if before or after:
         style = "bold red" if after > before else "yellow"
         parts.append(Text(f"not understood and not compared: {before} of the old, {after} of the new", style))

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..export import Exported
+from .files import megabytes
 from .tables import error_text, not_run, plain_table
 
 
@@ -16,8 +17,7 @@ def report_table(exported: Exported, path: Path) -> Table:
     """Return what was written, its inputs and outputs, and what was checked."""
     table = plain_table("", "")
     table.show_header = False
-    megabytes = sum(file.stat().st_size for file in _files(path)) / 1e6
-    table.add_row("wrote", f"{escape(str(path))}, {megabytes:.1f} MB, opset {exported.opset}")
+    table.add_row("wrote", f"{escape(str(path))}, {megabytes(path):.1f} MB, opset {exported.opset}")
     for what, values in (("input", exported.model.graph.inputs), ("output", exported.model.graph.outputs)):
         for value in values:
             dims = ", ".join(str(dim if isinstance(dim, int) else dim.value or "?") for dim in value.shape or ())
@@ -49,7 +49,3 @@ def report_json(exported: Exported, path: Path) -> dict[str, Any]:
         "repairs": list(exported.repairs),
         "checked": None if exported.checked is None else exported.checked.certificate(),
     }
-
-
-def _files(path: Path) -> list[Path]:
-    return [file for file in (path, path.with_name(f"{path.name}.data")) if file.exists()]

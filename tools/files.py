@@ -27,6 +27,11 @@ def check_output(path: Path) -> None:
         raise ToolError(f"{path} can't be written: {parent} is {'read-only' if parent.is_dir() else 'no folder'}")
 
 
+def megabytes(path: Path) -> float:
+    """Return the size of a model on disk: of its file, and of the weights beside it."""
+    return sum(file.stat().st_size for file in (path, path.with_name(f"{path.name}.data")) if file.exists()) / 1e6
+
+
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name as a ``.npz`` file; unlike `numpy.savez`, it takes any name.
 

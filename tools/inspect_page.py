@@ -23,18 +23,19 @@ def write_page(report: Report, path: Path) -> None:
     path.write_text(page(report), encoding="utf-8")
 
 
-def page(report: Report) -> str:
-    """Return the page as HTML."""
+def page(report: Report, *, command: str = "inspect", sections: str = "") -> str:
+    """Return the page as HTML; `sections` of another command stand before the masks."""
     groups = by_mask(report)
     pictures = [picture(group.mask, cross=group.cross) for group in groups]
     attention = [unlifted for unlifted in report.unlifted if unlifted.attention]
     parts = [
-        _header(report, len(groups), len(attention)),
+        _header(report, command, len(groups), len(attention)),
+        sections,
         *(_mask_section(group, drawn) for group, drawn in zip(groups, pictures, strict=True)),
         _unlifted_section(report),
         _footer(pictures),
     ]
-    title = f"Attention of {_name(report.model)}"
+    title = f"Attention of {text(report.model)}"
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -43,16 +44,17 @@ def page(report: Report) -> str:
     )
 
 
-def _name(text: str, longest: int = LONGEST_NAME) -> str:
-    return escape(shown(text, longest))
+def text(what: str, longest: int = LONGEST_NAME) -> str:
+    """Return a text of the graph as HTML."""
+    return escape(shown(what, longest))
 
 
-def _code(text: str, longest: int = LONGEST_NAME) -> str:
+def code(what: str, longest: int = LONGEST_NAME) -> str:
     """Return a name of the graph; it may be written from right to left, and must not turn its neighbours."""
-    return f"<bdi><code>{_name(text, longest)}</code></bdi>"
+    return f"<bdi><code>{text(what, longest)}</code></bdi>"
 
 
-def _header(report: Report, masks: int, unread: int) -> str:
+def _header(report: Report, command: str, masks: int, unread: int) -> str:
     not_run = sum(not site.verified for site in report.sites)
     figures = [
         (len(report.sites), "attention" if len(report.sites) == 1 else "attentions", ""),
@@ -62,14 +64,14 @@ def _header(report: Report, masks: int, unread: int) -> str:
     ]
     items = "".join(f'<div class="{kind}"><dt>{what}</dt><dd>{n}</dd></div>' for n, what, kind in figures)
     return (
-        f'<header>\n<p class="over">maskport inspect</p>\n<h1><bdi>{_name(report.model)}</bdi></h1>\n'
+        f'<header>\n<p class="over">maskport {command}</p>\n<h1><bdi>{text(report.model)}</bdi></h1>\n'
         f'<dl class="figures">{items}</dl>\n</header>\n'
     )
 
 
 def _mask_section(group: MaskGroup, drawn: Picture) -> str:
     return (
-        f'<section>\n<h2><span class="label">{group.label}</span> {_code(str(group.mask), LONGEST_TEXT)}</h2>\n'
+        f'<section>\n<h2><span class="label">{group.label}</span> {code(str(group.mask), LONGEST_TEXT)}</h2>\n'
         f'<div class="mask">\n<figure>\n<div class="panels">{"".join(_panels(drawn))}</div>\n'
         f"{_caption(drawn)}</figure>\n<div>\n{_facts(group)}{_nodes(group)}</div>\n</div>\n"
         f"{_sites(group.sites)}</section>\n"
@@ -79,7 +81,7 @@ def _mask_section(group: MaskGroup, drawn: Picture) -> str:
 def _caption(drawn: Picture) -> str:
     lengths = f"{len(drawn.q)} queries down, {len(drawn.k)} keys across"
     caption = f"{lengths}; {drawn.caption}" if drawn.caption else lengths
-    return f"<figcaption>{_name(caption, LONGEST_TEXT)}</figcaption>\n"
+    return f"<figcaption>{text(caption, LONGEST_TEXT)}</figcaption>\n"
 
 
 CELL = 16
@@ -123,11 +125,11 @@ def _facts(group: MaskGroup) -> str:
     sides = [("left", facts["left"]), ("right", facts["right"])]
     window = [f"{side} {n}" for side, n in sides if n != -1]
     rows = [("causal", "yes" if facts["causal"] else "no"), ("window", ", ".join(window) or "unbounded")]
-    rows += [(kind, ", ".join(_code(name) for name in facts[kind])) for kind in ("padding", "segments", "dense")]
+    rows += [(kind, ", ".join(code(name) for name in facts[kind])) for kind in ("padding", "segments", "dense")]
     if not facts["exact"]:
         rows.append(("note", "the expression says more than these facts"))
     assumed = dict.fromkeys(pair for site in group.sites for pair in site.assumes)
-    rows.append(("assumed", "<br>".join(f"{_code(name)} is {escape(check)}" for name, check in assumed) or "nothing"))
+    rows.append(("assumed", "<br>".join(f"{code(name)} is {escape(check)}" for name, check in assumed) or "nothing"))
     items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
     return f'<dl class="facts">{items}</dl>\n'
 
@@ -136,7 +138,7 @@ def _nodes(group: MaskGroup) -> str:
     nodes = list(group.nodes)
     if not nodes:
         return "<p>The mask is in the operators' attributes and inputs; no node computes it.</p>\n"
-    items = "".join(f"<li>{_code(name)} <span>{_name(operator)}</span></li>" for name, operator in nodes[:MOST_NODES])
+    items = "".join(f"<li>{code(name)} <span>{text(operator)}</span></li>" for name, operator in nodes[:MOST_NODES])
     if len(nodes) > MOST_NODES:
         items += f"<li>and {len(nodes) - MOST_NODES} more</li>"
     count = plural(len(nodes), "node")
@@ -147,23 +149,23 @@ def _sites(sites: Iterable[SiteReport]) -> str:
     rows = []
     for name, alike in by_facts(sites):
         site = alike[0]
-        more = "".join(f"<div>{what} {_code(value)}</div>" for what, value in notes(site))
+        more = "".join(f"<div>{what} {code(value)}</div>" for what, value in notes(site))
         if not site.verified:
-            more += f'<div class="warn">{_name(site.note or "not run", LONGEST_TEXT)}</div>'
+            more += f'<div class="warn">{text(site.note or "not run", LONGEST_TEXT)}</div>'
         checked = '<span class="good">run</span>' if site.verified else '<span class="warn">not run</span>'
         cells = [
-            ("attention", f"{_code(name)}{f' <span>×&nbsp;{len(alike)}</span>' if len(alike) > 1 else ''}"),
-            ("form", _name(site.form)),
+            ("attention", f"{code(name)}{f' <span>×&nbsp;{len(alike)}</span>' if len(alike) > 1 else ''}"),
+            ("form", text(site.form)),
             ("heads", heads(site)),
             ("empty rows", site.empty_rows),
             ("checked", checked),
             ("notes", more or "–"),
         ]
         rows.append(cells)
-    return _table("sites", rows)
+    return table("sites", rows)
 
 
-def _table(kind: str, rows: Sequence[Sequence[tuple[str, str]]]) -> str:
+def table(kind: str, rows: Sequence[Sequence[tuple[str, str]]]) -> str:
     """Return a table whose cells name their columns, so that a narrow page can set a row as a list."""
     titles = "".join(f"<th>{what}</th>" for what, _ in rows[0])
     lines = (
@@ -178,13 +180,13 @@ def _unlifted_section(report: Report) -> str:
         return ""
     rows = [
         [
-            ("node", _code(unlifted.node)),
+            ("node", code(unlifted.node)),
             ("attention", "yes" if unlifted.attention else "no"),
-            ("why", _name(unlifted.reason, LONGEST_TEXT)),
+            ("why", text(unlifted.reason, LONGEST_TEXT)),
         ]
         for unlifted in report.unlifted
     ]
-    return f"<section>\n<h2>Not understood</h2>\n{_table('unread', rows)}</section>\n"
+    return f"<section>\n<h2>Not understood</h2>\n{table('unread', rows)}</section>\n"
 
 
 def _footer(pictures: list[Picture]) -> str:

@@ -68,9 +68,12 @@ def conclusion(report: Report, masks: int) -> Text:
     if not report.sites and not report.unlifted:
         return Text(f"{shown(report.model)} has no attention.")
     line = Text(f"{shown(report.model)}: {plural(len(report.sites), 'attention')}, {plural(masks, 'distinct mask')}")
-    if not_run := sum(not site.verified for site in report.sites):
+    claimed = sum(site.claimed for site in report.sites)
+    if claimed:
+        line += Text(f", {claimed} as the file claims", "yellow")
+    if not_run := sum(not site.verified for site in report.sites) - claimed:
         line += Text(f", {not_run} not run against the graph", "yellow")
-    elif report.sites:
+    elif report.sites and not claimed:
         line += Text(", each run against the graph", "green")
     if unread := sum(unlifted.attention for unlifted in report.unlifted):
         line += Text(f", {unread} not understood", "bold red")

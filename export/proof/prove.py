@@ -26,7 +26,7 @@ from .record import Proof
 from .side import CPU, Side, side_of
 
 AGAINST = "the source file, its graph as it is written"
-EMPTY_BATCH = "an empty batch is not tried: an operator may end the process on one"
+EMPTY_BATCH = "an operator may end the process on an empty batch"
 # Real tokens that a mask of integers marks with other numbers than 1.
 OTHER_NUMBERS = (1, 2)
 

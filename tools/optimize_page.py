@@ -1,0 +1,62 @@
+"""The page of ``maskport optimize``: that of `inspect` on the source, with what each attention became before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..export.inspector import Report
+from ..export.optimized import Optimized
+from .inspect_page import LONGEST_TEXT, code, page, table, text
+from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals
+from .tables import error_text
+
+
+def write_optimize_page(optimized: Optimized, source: Report, path: Path) -> None:
+    """Write the page; `source` is what was found in the source."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(optimize_page(optimized, source), encoding="utf-8")
+
+
+def optimize_page(optimized: Optimized, source: Report) -> str:
+    """Return the page as HTML."""
+    return page(source, command="optimize", sections=_became(optimized) + _summary(optimized))
+
+
+def _became(optimized: Optimized) -> str:
+    rows = []
+    for name, site in groups(optimized.sites):
+        refused = "".join(
+            f"<div>{text(kernels, LONGEST_TEXT)}: {text(reasons, LONGEST_TEXT)}</div>"
+            for kernels, reasons in refusals(site)
+        )
+        more = f"<details><summary>Better kernels that were refused</summary>{refused}</details>" if refused else ""
+        rows.append(
+            [
+                ("attention", code(name)),
+                ("mask", code(site.mask, LONGEST_TEXT)),
+                ("was", text(site.source_form)),
+                ("became", f"<strong>{text(site.kernel)}</strong>"),
+                ("why", text(site.why, LONGEST_TEXT) + more),
+            ]
+        )
+    return f"<section>\n<h2>What became of it</h2>\n{table('sites', rows)}</section>\n" if rows else ""
+
+
+def _summary(optimized: Optimized) -> str:
+    rows = [("target", text(optimized.target + (f", {optimized.dtype}" if optimized.dtype else "")))]
+    rows.append(("changed", "yes" if optimized.changed else "no: the file is the source"))
+    if optimized.changed:
+        rows.append(("passes", text(", ".join(f"{name} {count}" for name, count in optimized.passes if count))))
+        rows.append(("padding rows", text(PADDING_ROWS[optimized.padding_rows])))
+        rows.append(("checked", text(CHECKED_BY[optimized.checked])))
+    rows += [("assumed", text(words, LONGEST_TEXT)) for words in assumptions(optimized.assumes)]
+    proof = optimized.proof
+    if proof is not None:
+        rows.append(("runs", f"{len(proof.record.cases)} of source and result, by {text(proof.record.how)}"))
+        rows.append(("difference", f"{error_text(proof.worst)} at most on valid rows"))
+        rows += [("not run", f"{text(name)}: {text(why, LONGEST_TEXT)}") for name, why in proof.record.not_run]
+    rows += [
+        ("note", text(note, LONGEST_TEXT)) for note in (*optimized.notes, *(proof.notes if proof is not None else ()))
+    ]
+    items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
+    return f'<section>\n<h2>The result</h2>\n<dl class="facts">{items}</dl>\n</section>\n'
