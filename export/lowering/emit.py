@@ -35,7 +35,7 @@ def _attention(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, 
     else:
         query, key, value = widened(b, masks, kernel, asked, sizes)
         v_size = sizes.value
-    mask = {"bool": masks.bool_mask, "bias": masks.bias}.get(kernel.rest)
+    mask = masks.own_bias if kernel.own_bias else {"bool": masks.bool_mask, "bias": masks.bias}.get(kernel.rest)
     lengths = masks.lengths(asked, provider) if kernel.rest == "lengths" else None
     attributes = {
         "q_num_heads": site.q_heads,

@@ -16,6 +16,8 @@ An operator appears once for each way to tell it the mask. A mask is a window (c
 | channel | one more element of each head: 0 for a key that may be attended, else so low that its weight is 0 |
 | bool | bool [B or 1, Hq or 1, Q, K], the window in it |
 | bias | float of that shape, the window and the bias in it |
+
+Beside attributes or a channel a site's bias goes to the operator as it is: that is called its own bias.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Kernel:
         Providers where values must have the heads of keys, or are fast only so.
     opset : int
         The first version of the standard operators that has it.
+    own_bias : bool
+        Whether it is for sites with a bias, which is given without the mask.
     """
 
     operator: str
@@ -72,11 +76,13 @@ class Kernel:
     head_multiple: Mapping[str, int] = field(default_factory=dict)
     one_head_size: tuple[str, ...] = ()
     opset: int = 13
+    own_bias: bool = False
 
     @property
     def name(self) -> str:
         """The operator and how it is told the mask."""
-        how = [part for part in (self.window, self.rest) if part not in ("none", "any")]
+        parts_of_it = (self.window, self.rest, "own bias" if self.own_bias else "none")
+        how = [part for part in parts_of_it if part not in ("none", "any")]
         return " ".join([self.operator, " & ".join(how)]).strip()
 
     @property
@@ -157,9 +163,9 @@ _GROUP_QUERY = {
 
 
 def _table() -> tuple[Kernel, ...]:
-    def attention(window: str, rest: str, takes: str, needs: tuple[str, ...] = (), opset: int = 23) -> Kernel:
+    def attention(window: str, rest: str, takes: str, needs: tuple[str, ...] = (), **more: int | bool) -> Kernel:
         features, needs = frozenset(takes.split()), ("positive scale", *needs)
-        return Kernel(**{**_ATTENTION, "opset": opset}, window=window, rest=rest, takes=features, needs=needs)  # type: ignore[arg-type]
+        return Kernel(**{**_ATTENTION, **more}, window=window, rest=rest, takes=features, needs=needs)  # type: ignore[arg-type]
 
     def multi_head(window: str, rest: str, takes: str, needs: tuple[str, ...] = ()) -> Kernel:
         features, needs = frozenset(takes.split()), ("positive scale", *needs)
@@ -178,6 +184,10 @@ def _table() -> tuple[Kernel, ...]:
         # A softcap would bound what tells a masked key.
         attention("none", "channel", "groups cross", channel),
         attention("causal", "channel", "groups cross", channel),
+        attention("none", "none", "softcap groups past presents cross bias", own_bias=True),
+        attention("causal", "none", "softcap groups past presents cross bias", own_bias=True),
+        attention("none", "channel", "groups cross bias", channel, own_bias=True),
+        attention("causal", "channel", "groups cross bias", channel, own_bias=True),
         multi_head("none", "none", "cross"),
         multi_head("causal", "none", ""),
         group_query("causal", "none", "softcap sink groups"),
@@ -205,6 +215,8 @@ def refusals(kernel: Kernel, asked: Asked, target: Target) -> list[str]:
     if asked.opset < kernel.opset:
         reasons.append(f"needs opset {kernel.opset}, the model has {asked.opset}")
     reasons += [lacks for feature, (lacks, has) in FEATURES.items() if feature not in kernel.takes and has(asked)]
+    if kernel.own_bias and asked.inputs.bias is None:
+        reasons.append("there is no bias")
     if not kernel.dense:
         reasons += _mask_refusals(kernel, asked, parts(asked.mask))
     reasons += [why for need in kernel.needs if (why := NEEDS[need](asked, target)) is not None]

@@ -172,5 +172,6 @@ def _carried(kernel: Kernel, asked: Asked) -> str:
     """Return how a kernel is told a mask."""
     taken = parts(asked.mask)
     how = [CARRIED[part] for part in (kernel.window, kernel.rest) if part in CARRIED]
+    how += ["the bias as it is"] if kernel.own_bias else []
     text = ", ".join(how) or ("no mask" if str(asked.mask) == "full" else "{mask} as a dense mask")
     return text.format(rest=taken.rest, mask=asked.mask)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from ...models.masks import Mask
+from ...models.masks import Full, Mask
 from .asked import Asked, parts
 from .build import SiteBuilder
 from .numbers import channel_factor, fill
@@ -40,6 +40,10 @@ class MaskWriter:
     def bias(self, asked: Asked) -> ir.Value:
         """Return the mask and the bias in one, [B or 1, H or 1, Q, K] in the type of the queries."""
         return self._once("bias", asked, asked.mask, self._bias, asked.inputs.bias, asked.dtype)
+
+    def own_bias(self, asked: Asked) -> ir.Value:
+        """Return the bias alone, in the same shape."""
+        return self._once("bias", asked, Full(), self._bias, asked.inputs.bias, asked.dtype)
 
     def key_mask(self, asked: Asked) -> ir.Value:
         """Return int32 [B, K]: 1 attends."""

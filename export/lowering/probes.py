@@ -69,5 +69,5 @@ def _refused(probe: tuple[str, str, str, str]) -> str | None:
         model = parser.parse_model(text).SerializeToString()
         ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # Its errors have no common class but this.
-        return f"the installed ONNX Runtime doesn't load it: {str(error).splitlines()[0][:120]}"
+        return f"the installed ONNX Runtime doesn't load it: {str(error).splitlines()[0][:400]}"
     return None

@@ -283,3 +283,13 @@ def test_the_masks_of_a_cpu_model_are_read_back(mask: str, opset: int) -> None:
     report = inspect(model)
     assert [site.mask for site in report.sites] == [Mask.parse(mask)]
     assert report.sites[0].verified
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "padding(m)", "causal & padding(m)"])
+def test_on_cuda_a_bias_is_not_repeated_for_every_row(mask: str) -> None:
+    case = Case(mask, bias=(1, 4, "seq", "seq"), dtype="float16")
+    model, (site,) = lowered(case, "cuda:sm90")
+    assert site.why.partition(": cost")[0].endswith("the bias as it is")
+    for length, pattern in itertools.product((1, 7), PATTERNS):
+        check(case, model, case.feeds(3, length, pattern=pattern), by=run_twins)
+    assert all(node.op_type != "Where" or len(node.outputs[0].shape or ()) == 2 for node in model.graph)
