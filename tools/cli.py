@@ -259,13 +259,14 @@ def dryrun(
     page: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
     no_graph: Annotated[bool, typer.Option("--no-graph", help="Don't try to capture a CUDA graph.")] = False,
     seconds: Annotated[float, typer.Option("--timeout", help="Seconds that each run may take.")] = 120,
+    memory: Annotated[float, typer.Option(help="GB of the host's memory that each run may take.")] = 4,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Show the CUDA kernels that a model launches, without a GPU."""
     from .dryrun_command import Asked, dryrun_command
 
-    asked = Asked(sm, cudnn, inputs, sizes or (), options or (), compare, budget, page, not no_graph, seconds)
+    asked = Asked(sm, cudnn, inputs, sizes or (), options or (), compare, budget, page, not no_graph, seconds, memory)
     return dryrun_command(context.obj, model, asked, as_json)
 
 
@@ -327,6 +328,48 @@ def run(
         if wrong:
             screen.out.print("\n[bold red]NaN[/] came out, though none went in.")
     return int(wrong)
+
+
+@app.command(cls=Command)
+def bench(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="An .onnx file, a SPEC, a built-in subject (minilm, encoder, decoder, ...), or a .json of `--json`.",
+            show_default=False,
+        ),
+    ],
+    against: Annotated[
+        list[Path] | None, typer.Option(metavar="F.onnx", help="Another file with the same inputs; may be repeated.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A candidate; may be repeated.", show_default="all but torch.compile"),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None, typer.Option(metavar="AXIS", help="fill, batch or length; may be repeated.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows of the first point.", show_default="16")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of its longest row.", show_default="128")] = None,
+    fill: Annotated[float | None, typer.Option(help="Share of its tokens that is real.", show_default="0.36")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Three rounds of each point.")] = False,
+    budget: Annotated[float, typer.Option(help="Seconds for the rounds of all points together.")] = 600.0,
+    plot: Annotated[Path | None, typer.Option(help="A .svg or .png to draw.", show_default=False)] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Measure a model beside what others make of it, side by side; exit code 1 if our own file is wrong."""
+    from .bench_command import bench_command
+
+    sizes = (batch, length, fill)
+    return bench_command(
+        context.obj, model, against or (), only or (), sweep or (), sizes, inputs, quick, budget, plot, as_json
+    )
 
 
 @app.command(cls=Command)

@@ -31,6 +31,7 @@ class Asked:
     page: Path | None
     graph: bool
     seconds: float
+    memory: float
 
 
 def dryrun_command(screen: Screen, model: Path, asked: Asked, as_json: bool) -> int:
@@ -65,6 +66,7 @@ def dryrun_command(screen: Screen, model: Path, asked: Asked, as_json: bool) -> 
                     cuda_options=options,
                     graph=asked.graph,
                     seconds=asked.seconds,
+                    memory=int(asked.memory * 10**9),
                 )
             )
     over = budget.overrun(traces[0]) if budget else []

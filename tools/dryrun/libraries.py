@@ -76,7 +76,11 @@ def stand_ins() -> Path:
     key.update(repr(facts).encode())
     folder = _cache() / key.hexdigest()[:20]
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"the stand-in libraries can't be kept in {folder.parent}: {error.strerror}; set XDG_CACHE_HOME"
+            raise ToolError(what) from error
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             _build(Path(made), provider, headers, compiler)
             try:

@@ -47,6 +47,9 @@ def environment(sm: int, cudnn: str) -> dict[str, str]:
     paths = [str(folder), *([str(folder / "cudnn")] if cudnn != "absent" else [])]
     # Nothing else of the environment: where memory lies depends on its size, and some of ONNX Runtime's orders on that.
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    if "PYTHONPATH" in kept:
+        # The child has a folder of its own.
+        kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, kept["PYTHONPATH"].split(os.pathsep)))
     return {
         **kept,
         "LD_LIBRARY_PATH": os.pathsep.join([*paths, os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep),

@@ -35,11 +35,13 @@ def sites_of(model: onnx.ModelProto, path: Path, renamed: bool) -> dict[str, Sit
         Whether the file's nodes have other names.
     """
     from ...export.inspector import InspectError, inspect
+    from ...export.tracing.quiet import collected
 
     # The file, where it can be: a mask's constants may lie in its external data.
     apart = any(tensor.external_data for tensor in model.graph.initializer)
     try:
-        report = inspect(model if renamed and not apart else path, check=False)
+        with collected():
+            report = inspect(model if renamed and not apart else path, check=False)
     except InspectError:
         return {}
     unread = {unlifted.node: Site(None, None) for unlifted in report.unlifted if unlifted.attention}
