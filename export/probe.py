@@ -19,6 +19,12 @@ norm (float16[2, 4] x, float[4] scale) => (float[2, 4] y) {
     y = RMSNormalization(x, scale)
 }
 """
+KEY_MASK = """
+<ir_version: 10, opset_import: ["": 23]>
+attend (float[1, 1, 2, 2] q, float[1, 1, 3, 2] k, bool[1, 1, 1, 3] m) => (float[1, 1, 2, 2] y) {
+    y = Attention(q, k, k, m)
+}
+"""
 FATAL_ONLY = 4
 
 
@@ -42,6 +48,18 @@ def mixes_rms_norm_types() -> bool:
     """
     y = _run(RMS_NORM, {"x": np.ones((2, 4), np.float16), "scale": np.full(4, 0.5, np.float32)})
     return y is not None and np.allclose(y, 0.5, atol=1e-3)
+
+
+@functools.cache
+def broadcasts_attention_masks() -> bool:
+    """Whether ai.onnx Attention runs a mask [B, 1, 1, T] on more than one query, as its specification allows.
+
+    The answer is no where ONNX Runtime is not installed.
+    """
+    k = np.array([[1, 0], [0, 1], [5, 5]], np.float32)[None, None]
+    feeds = {"q": np.ones((1, 1, 2, 2), np.float32), "k": k, "m": np.array([True, True, False])[None, None, None]}
+    y = _run(KEY_MASK, feeds)
+    return y is not None and np.allclose(y, 0.5, atol=1e-6)
 
 
 def _run(text: str, feeds: Mapping[str, np.ndarray]) -> np.ndarray | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 __all__ = ["RmsNormTypesPass"]
 
+from collections.abc import Mapping
+
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult
 
 from ..probe import mixes_rms_norm_types
 from .nodes import insert_before, nodes_of
+from .repair_pass import RepairPass
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-class RmsNormTypesPass(InPlacePass):
+class RmsNormTypesPass(RepairPass[None]):
     """Cast a half-precision input to float32 where the scale has it.
 
     Gemma and GPT-OSS normalise and scale in float32 and round once, at the end. In half precision PyTorch's exporter
@@ -21,18 +23,19 @@ class RmsNormTypesPass(InPlacePass):
     where the installed ONNX Runtime takes both.
     """
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Repair the model; it is modified if a node had such types."""
+    def find(self, model: ir.Model) -> dict[ir.Node, None]:
+        """Return the nodes that have such types."""
         nodes = [node for node in nodes_of(model) if _widens(node)]
-        if not nodes or mixes_rms_norm_types():
-            return PassResult(model, modified=False)
-        for node in nodes:
+        return {} if not nodes or mixes_rms_norm_types() else dict.fromkeys(nodes)
+
+    def mend(self, found: Mapping[ir.Node, None]) -> None:
+        """Cast their inputs."""
+        for node in found:
             tape = ir.tape.Tape()
             wide = tape.op("Cast", [node.inputs[0]], {"to": ir.DataType.FLOAT})
             wide.dtype = ir.DataType.FLOAT
             insert_before(node, tape)
             node.replace_input_with(0, wide)
-        return PassResult(model, modified=True)
 
 
 def _widens(node: ir.Node) -> bool:

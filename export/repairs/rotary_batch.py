@@ -4,41 +4,45 @@ from __future__ import annotations
 
 __all__ = ["RotaryBatchPass"]
 
+from collections.abc import Mapping
+
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult
 from onnx_ir.passes.common import ShapeInferencePass
 
 from ..probe import shares_rotary_caches
 from .nodes import insert_before, nodes_of
+from .repair_pass import RepairPass
 
 CACHES = (1, 2)
 
 
-class RotaryBatchPass(InPlacePass):
+class RotaryBatchPass(RepairPass[int | str | None]):
     """Expand the caches of every RotaryEmbedding that keep batch 1 to the batch of its input.
 
     PyTorch computes cos and sin once for all rows, ``[1, S, D / 2]``, and its exporter passes them on as they are. The
     operator wants ``[B, S, D / 2]``. Nothing is done where the installed ONNX Runtime takes both.
     """
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Repair the model; it is modified if a node had such caches."""
+    def find(self, model: ir.Model) -> dict[ir.Node, int | str | None]:
+        """Return the nodes that have such caches, and the size or name of their batch."""
         nodes = [node for node in nodes_of(model) if _takes_caches_by_row(node)]
         if not nodes or shares_rotary_caches():
-            return PassResult(model, modified=False)
+            return {}
         # PyTorch's exporter leaves the shapes of the caches out.
         twins = dict(zip(nodes_of(model), nodes_of(ShapeInferencePass()(model.clone()).model), strict=True))
         batches = {node: [_batch(value) for value in twins[node].inputs[:3]] for node in nodes}
-        nodes = [node for node in nodes if batches[node][0] != 1 and batches[node][1:] == [1, 1]]
+        return {node: found[0] for node, found in batches.items() if found[0] != 1 and found[1:] == [1, 1]}
+
+    def mend(self, found: Mapping[ir.Node, int | str | None]) -> None:
+        """Expand their caches."""
         shapes: dict[tuple[object, object], ir.Value] = {}
-        for node in nodes:
+        for node, batch in found.items():
             # What has no name may be any size.
-            key = (node.graph, batches[node][0] or node)
+            key = (node.graph, batch or node)
             if key not in shapes:
                 shapes[key] = _batch_shape(node)
             for index in CACHES:
                 _expand(node, index, shapes[key])
-        return PassResult(model, modified=bool(nodes))
 
 
 def _takes_caches_by_row(node: ir.Node) -> bool:

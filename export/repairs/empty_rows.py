@@ -1,0 +1,40 @@
+"""Give rows without a key the output zero, where they are NaN."""
+
+from __future__ import annotations
+
+__all__ = ["EmptyRowsPass"]
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
+
+from ...models.masks import Causal, Window
+from ..symbolic.sites import Site, find_sites
+from .nodes import guard
+from .repair_pass import RepairPass
+
+
+class EmptyRowsPass(RepairPass[None]):
+    """Guard the weights of attention whose rows are NaN where no key is left: ``Where(IsNaN(w), 0, w)``.
+
+    PyTorch's own attention and ai.onnx Attention give zero there. A NaN row does not stay where it is: in the next
+    layer its value is multiplied with a weight of zero, which is NaN for every row.
+    """
+
+    def find(self, model: ir.Model) -> dict[ir.Node, None]:
+        """Return the Softmax, or the operator, of every attention that is read and found to give NaN."""
+        inferred = ShapeInferencePass()(model.clone()).model
+        nodes = dict(zip(inferred.graph.all_nodes(), model.graph.all_nodes(), strict=True))
+        sites, _ = find_sites(inferred.graph)
+        return dict.fromkeys(nodes[site.node] for site in sites if site.empty_rows == "nan" and _may_be_empty(site))
+
+    def mend(self, found: Mapping[ir.Node, None]) -> None:
+        """Guard their results."""
+        for node in found:
+            guard(node, node.outputs[0], 0.0)
+
+
+def _may_be_empty(site: Site) -> bool:
+    """Whether the mask can leave a query without a key: not where each attends the first key, or itself."""
+    return not (Causal().implies(site.mask) or (not site.cross and Window(0, 0).implies(site.mask)))

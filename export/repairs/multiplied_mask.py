@@ -1,0 +1,101 @@
+"""Take keys out of the Softmax whose scores are multiplied with a mask of 0."""
+
+from __future__ import annotations
+
+__all__ = ["MultipliedMaskPass"]
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from ..lowering.numbers import fill
+from .nodes import guard, nodes_of
+from .repair_pass import RepairPass
+
+# What may stand between the scores and the Softmax, and leads on to the scores.
+BACK = ("Add", "Cast", "Div", "Identity", "Mul", "Reshape", "Sub")
+COMPARES = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Trilu")
+# What masks are made with; a number that says how much to attend is made with others.
+MASKS = {
+    *COMPARES,
+    *("Cast", "Concat", "Expand", "Gather", "Identity", "Mul", "Range", "Reshape", "Slice", "Squeeze", "Sub"),
+    *("Transpose", "Unsqueeze", "Where", "Constant", "ConstantOfShape", "Shape"),
+}
+
+
+class MultipliedMaskPass(RepairPass[ir.Value]):
+    """Set scores to a fill where the mask that they are multiplied with is 0.
+
+    ``softmax(scores * mask)`` hides no key: a score of 0 has the weight of exp(0), more than any that is negative. It
+    runs without an error, and this repair changes what the model computes: a model that was trained with the fault may
+    be right only with it. Where the mask is 1, scores stay as they are. Nothing is done where a mask is added as well.
+    """
+
+    def find(self, model: ir.Model) -> dict[ir.Node, ir.Value]:
+        """Return the products of scores and a mask of 0 and 1 that go into a Softmax, and the mask."""
+        found: dict[ir.Node, ir.Value] = {}
+        for node in nodes_of(model):
+            if (node.domain, node.op_type) == ("", "Softmax") and _is_over_the_last(node):
+                found |= _products(node)
+        return found
+
+    def mend(self, found: Mapping[ir.Node, ir.Value]) -> None:
+        """Fill the scores."""
+        for node, mask in found.items():
+            dtype = node.outputs[0].dtype or ir.DataType.FLOAT
+            guard(node, mask, fill(dtype.name.lower()))
+
+
+def _is_over_the_last(softmax: ir.Node) -> bool:
+    axis = softmax.attributes.get_int("axis", -1)
+    shape = softmax.outputs[0].shape
+    return axis == -1 or (shape is not None and axis == len(shape) - 1)
+
+
+def _products(softmax: ir.Node) -> dict[ir.Node, ir.Value]:
+    """Return the products with a mask behind a Softmax; none if the scores are masked in another way, too."""
+    found: dict[ir.Node, ir.Value] = {}
+    waiting = [softmax.inputs[0]]
+    while waiting:
+        value = waiting.pop()
+        node = None if value is None else value.producer()
+        if node is None or node.domain != "":
+            continue
+        if node.op_type == "Where":
+            return {}
+        if node.op_type not in BACK:
+            continue
+        masks = [operand for operand in node.inputs if operand is not None and _is_mask(operand)]
+        if masks and node.op_type != "Mul":
+            return {}
+        if masks and len(masks) == 1:
+            found[node] = masks[0]
+        waiting += [operand for operand in node.inputs if operand not in masks]
+    return found
+
+
+def _is_mask(value: ir.Value) -> bool:
+    """Whether a value is made of truth values, or of integers that the caller gives, as masks are."""
+    is_mask = False
+    seen: set[ir.Value] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        tensor = ir.convenience.get_const_tensor(current)
+        node = current.producer()
+        if tensor is not None:
+            is_mask = is_mask or (tensor.size > 1 and bool(np.isin(tensor.numpy(), (0, 1)).all()))
+        elif node is None:
+            if current.dtype is None or current.dtype.is_floating_point():
+                return False
+            is_mask = True
+        elif node.domain != "" or node.op_type not in MASKS:
+            return False
+        else:
+            is_mask = is_mask or node.op_type in COMPARES
+            waiting += [] if node.op_type == "Shape" else [operand for operand in node.inputs if operand is not None]
+    return is_mask
