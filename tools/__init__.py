@@ -8,6 +8,7 @@ mask_diff, diff                what the attention of two files differs in
 picture, mask_sample           pictures of masks and of differences, and the sizes and tensors they are drawn at
 inputs, files                  what a command reads, draws and writes
 run, export_report, tables     results as tables that fit 80 columns
+benchmark/                     a model beside what others make of it
 dryrun/                        the CUDA kernels that a model launches, without a GPU
 demo                           two models exported, validated and put to work
 """
@@ -18,16 +19,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .benchmark.bench import bench
     from .dryrun import Trace, dryrun
     from .mask_diff import Diff, diff
     from .validation import validate
     from .verdict import Verdict
 
-__all__ = ["Diff", "Trace", "Verdict", "diff", "dryrun", "validate"]
+__all__ = ["Diff", "Trace", "Verdict", "bench", "diff", "dryrun", "validate"]
 
 _FILES = {
     "Diff": "mask_diff",
     "diff": "mask_diff",
+    "bench": "benchmark.bench",
     "Trace": "dryrun",
     "dryrun": "dryrun",
     "Verdict": "verdict",

@@ -17,7 +17,7 @@ from ..errors import ToolError
 from . import machine
 from .batches import Arrays, checked_batches, point_batches, real_tokens
 from .candidates import MODEL, MODULE, Candidate, chosen
-from .compare import Comparison
+from .compare import Comparison, Found
 from .material import Material, from_file, from_module
 from .points import BASE, SWEEPS, TEXT, Point
 from .process import Answer, Child, make
@@ -169,7 +169,7 @@ class _Run:
         for candidate in self.table:
             if candidate.name in self.children and self._compare(timed, candidate.name, files, comparisons):
                 names.append(candidate.name)
-        before, end, least, most = machine.load(), time.monotonic() + budget, *rounds
+        work, end, (least, most) = machine.Work(), time.monotonic() + budget, rounds
         for done in range(most):
             if done >= least and time.monotonic() > end:
                 break
@@ -181,7 +181,8 @@ class _Run:
                     continue
                 timed.seconds.setdefault(name, []).append(answer["seconds"])
                 timed.megabytes[name] = answer["megabytes"]
-        timed.loads = (before, machine.load())
+                work.ours += answer["cpu"]
+        timed.elsewhere = work.elsewhere()
         return timed
 
     def _source(self, candidate: Candidate, entry: Entry) -> str | None:
@@ -264,22 +265,21 @@ class _Run:
             Comparison(layout, batch, np.load(path)) for batch, path in zip(batches, answer["outputs"], strict=True)
         ]
 
-    def _check(self, name: str, paths: list[str], comparisons: Sequence[Comparison]) -> float | str:
+    def _check(self, name: str, paths: list[str], comparisons: Sequence[Comparison]) -> Found:
         answer = self.children[name].ask({"paths": paths, "save": True})
         if "error" in answer:
-            return str(answer["error"])
-        error, right, why = comparisons[0].error(np.load(answer["outputs"][0]))
-        return error if right else why
+            return Found(None, answer["error"])
+        return comparisons[0].found(np.load(answer["outputs"][0]))
 
     def _compare(self, timed: Timed, name: str, paths: list[str], comparisons: Sequence[Comparison]) -> bool:
         answer = self.children[name].ask({"paths": paths, "save": True})
         if "error" in answer:
             self._drop(name, timed, answer["error"])
             return False
-        found = [c.error(np.load(path)) for c, path in zip(comparisons, answer["outputs"], strict=True)]
-        worst = max(error for error, _, _ in found)
-        timed.errors[name] = worst if np.isfinite(worst) else None
-        if wrong := [why for _, right, why in found if not right]:
+        found = [c.found(np.load(path)) for c, path in zip(comparisons, answer["outputs"], strict=True)]
+        errors = [each.error for each in found]
+        timed.errors[name] = None if None in errors else max(error for error in errors if error is not None)
+        if wrong := [each.wrong for each in found if each.wrong]:
             timed.faults[name] = wrong[0]
             self.entries[name].fail(f"at {timed}: {wrong[0]}", WRONG)
         return True

@@ -13,6 +13,8 @@ MODULE, MODEL, MODEL_23, CHECKPOINT = "module", "model.onnx", "model-23.onnx", "
 # Of the summary: the best of each group is what Maskport is held against.
 EAGER, PADDED, ROWS, OTHER, OURS = "PyTorch", "padded ONNX Runtime", "ONNX Runtime row by row", "others", "Maskport"
 
+# Ends the name of a candidate that runs row by row.
+ROW_BY_ROW = ", rows"
 DEFAULT: Mapping[str, str] = {}
 # CTranslate2 takes oneDNN and AVX2 on a CPU that isn't Intel's unless it is told otherwise.
 CTRANSLATE2 = (
@@ -65,14 +67,14 @@ _PADDED = (
     Candidate("torch.compile", EAGER, "compiled", MODULE, opt_in=True),
     Candidate("ort", PADDED, "onnxruntime", MODEL),
     Candidate("ort opset 23", PADDED, "onnxruntime", MODEL_23),
-    Candidate("ort optimize_model", PADDED, "onnxruntime", MODEL, "optimize_model"),
+    Candidate("optimize_model", PADDED, "onnxruntime", MODEL, "optimize_model"),
     Candidate("optimize_for_ort", PADDED, "onnxruntime", MODEL, "optimize_for_ort"),
     Candidate("openvino", OTHER, "openvino", MODEL, package="openvino"),
 )
 CANDIDATES = (
     *_PADDED,
     *(
-        replace(c, name=f"{c.name}, rows", group=ROWS if c.group == PADDED else c.group, rows=True)
+        replace(c, name=f"{c.name}{ROW_BY_ROW}", group=ROWS if c.group == PADDED else c.group, rows=True)
         for c in _PADDED
         if not c.opt_in
     ),

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ...export.cases.draw import Case
 from ...export.cases.layout import Label, Layout
 from ...export.cases.parity import differences, worst_valid
-from ...export.cases.rows import rows_of
+from ...export.cases.rows import VALID, rows_of
+
+
+class Found(NamedTuple):
+    """What a comparison found.
+
+    Attributes
+    ----------
+    error
+        The largest on valid rows; None where a value is not finite, or nothing can be compared.
+    wrong
+        Why it is more than rounding, or nothing ran; empty if it is right.
+    """
+
+    error: float | None
+    wrong: str = ""
 
 
 class Comparison:
@@ -36,14 +52,15 @@ class Comparison:
         self.case = Case("", sizes, "", dict(batch), rows_of(layout, sizes, batch, ()))
         self.output, self.expected = output, expected
 
-    def error(self, actual: np.ndarray) -> tuple[float, bool, str]:
-        """Return the largest error on valid rows, whether it is rounding, and what is wrong if it isn't."""
+    def found(self, actual: np.ndarray) -> Found:
+        """Compare an output with the reference's."""
         if actual.shape != self.expected.shape:
             why = f"its output is {list(actual.shape)}, the reference's {list(self.expected.shape)}"
-            return float("nan"), False, why
+            return Found(None, why)
         found = differences(self.layout, self.case, {self.output: actual}, {self.output: self.expected})
         worst = worst_valid(found)
         if worst is None:
-            return 0.0, False, "no valid row could be compared"
-        right = all(difference.ok for difference in found if difference.rows == "valid")
-        return worst, right, "" if right else f"valid rows differ by {worst:.1e}"
+            return Found(None, "no valid row could be compared")
+        if all(difference.ok for difference in found if difference.rows == VALID):
+            return Found(worst)
+        return Found(worst if np.isfinite(worst) else None, f"valid rows differ by {worst:.1e}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,26 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load() -> float:
-    """Return the load average of the last minute; 0 where the system doesn't tell."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+class Work:
+    """What the machine has done since this was made.
+
+    Attributes
+    ----------
+    ours
+        Seconds of CPU that the candidates used; whoever measures adds to it.
+    """
+
+    def __init__(self) -> None:
+        self.ours = 0.0
+        self._start, self._busy, self._own = time.monotonic(), _busy(), time.process_time()
+
+    def elsewhere(self) -> float | None:
+        """Return the share of the cores that others used; None where the system doesn't tell."""
+        busy, seconds = _busy(), time.monotonic() - self._start
+        if busy is None or self._busy is None:
+            return None
+        ours = self.ours + time.process_time() - self._own
+        return max(0.0, busy - self._busy - ours) / (seconds * (os.cpu_count() or 1))
 
 
 def describe() -> dict[str, Any]:
@@ -38,6 +56,16 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def _busy() -> float | None:
+    """Return the seconds of CPU that all processes have used, those that a host took from us included."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, interrupt, soft, stolen = map(int, fields)
+    return (user + nice + system + interrupt + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu() -> str:

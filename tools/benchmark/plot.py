@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import ToolError
-from .candidates import OURS
+from .candidates import OURS, ROW_BY_ROW
 from .result import Result, Timed
 from .table import HEADINGS
 
 FORMATS = (".svg", ".png")
-AXES = {"fill": lambda p: 100 * p.real, "batch": lambda p: p.batch, "length": lambda p: p.length}
+AXES: dict[str, Callable[[Timed], float]] = {
+    "fill": lambda p: 100 * p.real,
+    "batch": lambda p: p.batch,
+    "length": lambda p: p.length,
+}
 OUR_COLOUR = "#c2410c"
 COLOURS = ("#1d4ed8", "#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f", "#0369a1", "#6b7280")
 
@@ -62,9 +67,9 @@ def plot(result: Result, path: Path) -> None:
 
 def _colours(result: Result) -> dict[str, str]:
     # A candidate and its row by row form share a colour.
-    names = list(dict.fromkeys(e.name.removesuffix(", rows") for e in result.entries if e.group != OURS))
+    names = list(dict.fromkeys(e.name.removesuffix(ROW_BY_ROW) for e in result.entries if e.group != OURS))
     by_name = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
-    return {e.name: by_name.get(e.name.removesuffix(", rows"), OUR_COLOUR) for e in result.entries}
+    return {e.name: by_name.get(e.name.removesuffix(ROW_BY_ROW), OUR_COLOUR) for e in result.entries}
 
 
 def _bars(panel: Any, result: Result, point: Timed, colours: dict[str, str]) -> None:
@@ -83,7 +88,7 @@ def _lines(panel: Any, result: Result, name: str, points: list[Timed], colours: 
     for entry in result.entries:
         shown = [p for p in points if entry.name in p.seconds and entry.name not in p.faults]
         if shown:
-            style = "--" if entry.name.endswith(", rows") else "-"
+            style = "--" if entry.name.endswith(ROW_BY_ROW) else "-"
             panel.plot(
                 [AXES[name](p) for p in shown],
                 [p.median(entry.name) for p in shown],

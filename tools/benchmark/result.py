@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .candidates import OURS, Candidate
+from .compare import Found
 
 OK, WRONG, FAILED, UNAVAILABLE = "ok", "wrong", "failed", "not available"
 
@@ -32,7 +33,7 @@ class Entry:
     made_seconds, load_seconds
         To make the file, and to load it; None where there is nothing to make.
     padding
-        Largest error on valid rows of small batches by padding pattern, or why there is none.
+        What small batches of each padding pattern gave.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Entry:
     told: str = ""
     made_seconds: float | None = None
     load_seconds: float | None = None
-    padding: dict[str, float | str] = field(default_factory=dict)
+    padding: dict[str, Found] = field(default_factory=dict)
 
     @classmethod
     def of(cls, candidate: Candidate) -> Entry:
@@ -68,8 +69,8 @@ class Timed:
         Rows of a batch, tokens of the longest row.
     real
         Share of the tokens that is real.
-    loads
-        Load average of the machine before and after.
+    elsewhere
+        Share of the machine's cores that other processes used meanwhile; None where the system doesn't tell.
     seconds
         By candidate, one per round, of all batches together.
     megabytes
@@ -84,7 +85,7 @@ class Timed:
     batch: int
     length: int
     real: float
-    loads: tuple[float, float] = (0.0, 0.0)
+    elsewhere: float | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
     megabytes: dict[str, float | None] = field(default_factory=dict)
     errors: dict[str, float | None] = field(default_factory=dict)
@@ -162,7 +163,10 @@ class Result:
             "what": self.what,
             "reference": self.reference,
             "machine": self.machine,
-            "candidates": [asdict(entry) for entry in self.entries],
+            "candidates": [
+                {**asdict(entry), "padding": {name: found._asdict() for name, found in entry.padding.items()}}
+                for entry in self.entries
+            ],
             "points": [{**asdict(point), "summary": self.summary(point)} for point in self.points],
         }
 
@@ -181,6 +185,9 @@ class Result:
             found["what"],
             found["reference"],
             dict(found["machine"]),
-            [Entry(**entry) for entry in found["candidates"]],
+            [
+                Entry(**{**entry, "padding": {name: Found(**each) for name, each in entry["padding"].items()}})
+                for entry in found["candidates"]
+            ],
             [Timed(**{key: value for key, value in point.items() if key != "summary"}) for point in points],
         )

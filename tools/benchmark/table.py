@@ -8,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..tables import plain_table
+from .candidates import ROW_BY_ROW
+from .compare import Found
 from .result import OK, UNAVAILABLE, Entry, Result, Timed
 
 HEADINGS = {"fill": "real tokens", "batch": "rows", "length": "tokens of the longest row"}
@@ -24,12 +26,15 @@ def result_tables(result: Result) -> Group:
 
 def _head(result: Result, point: Timed) -> Text:
     rounds = max((len(seconds) for seconds in point.seconds.values()), default=0)
-    return Text(f"{result.what}\n{point}; median of {rounds} interleaved rounds; right is what {result.reference} says")
+    return Text(
+        f"{result.what}\n{point}; medians of {rounds} interleaved rounds, ratios to {result.base(point)}\n"
+        f"right is what {result.reference} says"
+    )
 
 
 def _full(result: Result, point: Timed) -> Table:
     base = result.base(point)
-    table = plain_table("", ">ms", f">times {base}", ">quartiles", ">peak MB", ">made s", ">loaded s")
+    table = plain_table("", ">ms", ">ratio", ">quartiles", ">peak MB", ">make s", ">load s")
     for entry in sorted(_timed(result, point), key=lambda entry: point.median(entry.name)):
         ratio, low, high = point.ratio(entry.name, base)
         memory = point.megabytes[entry.name]
@@ -89,32 +94,35 @@ def _padding(result: Result) -> Table:
     table = plain_table("largest error on valid rows, small batches", *(f">{pattern}" for pattern in patterns))
     for entry in result.entries:
         if entry.padding:
-            values = [entry.padding[pattern] for pattern in patterns]
-            cells = [f"{value:.0e}" if isinstance(value, float) else "[red]differs[/]" for value in values]
-            table.add_row(escape(entry.name), *cells)
+            table.add_row(escape(entry.name), *(_error(entry.padding[pattern]) for pattern in patterns))
     return table
+
+
+def _error(found: Found) -> str:
+    text = "failed" if found.error is None else f"{found.error:.0e}" if found.error else "0"
+    return f"[red]wrong {text}[/]" if found.wrong and found.error is not None else text
 
 
 def _notes(result: Result) -> list[Text]:
     notes = []
     for entry in result.entries:
-        told = [f"{pattern}: {value}" for pattern, value in entry.padding.items() if isinstance(value, str)]
+        told = [f"{name}: {found.wrong}" for name, found in entry.padding.items() if found.error is None]
         if entry.status != OK:
             told.insert(0, f"{entry.status}: {entry.why}" if entry.status == UNAVAILABLE or entry.why else entry.status)
         if entry.setting:
             told.append(f"fastest with {' '.join(f'{name}={value}' for name, value in entry.setting.items())}")
-        if entry.told:
+        if entry.told and not entry.name.endswith(ROW_BY_ROW):
             told.append(entry.told)
         notes += [Text(f"{entry.name}: {line}", style="dim") for line in told]
     return [Text(), *notes] if notes else []
 
 
 def _machine(result: Result, point: Timed) -> list[Text]:
-    about, (before, after) = result.machine, point.loads
+    about = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     memory = "" if about["memory_gb"] is None else f", {about['memory_gb']:.0f} GB"
     return [
         Text(f"{about['cpu']}, {about['cores']} cores, each candidate with as many threads{memory}"),
         Text(f"{about['system']}, Python {about['python']}, {versions}"),
-        Text(f"load average {before:.1f} before and {after:.1f} after the rounds of the first point"),
+        *([Text(f"other processes used {point.elsewhere:.0%} of the cores")] if point.elsewhere is not None else []),
     ]
