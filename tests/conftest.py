@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from maskport.tools.dryrun.call import Called
+
     from .zoo.models import Zoo
 
 
@@ -42,3 +46,20 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
 
     base = tmp_path_factory.getbasetemp()
     return Zoo((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "zoo")
+
+
+@pytest.fixture(scope="session")
+def null_device() -> Callable[..., Called]:
+    """Call a function of a test file where CUDA is a device that runs nothing: ``null_device(function, *arguments)``.
+
+    What needs host code for CUDA is tested by it without a card. Skips where the device can't be had.
+    """
+    from maskport.tools.dryrun.call import call_on_null_device
+    from maskport.tools.dryrun.libraries import stand_ins
+    from maskport.tools.errors import ToolError
+
+    try:
+        stand_ins()
+    except ToolError as error:
+        pytest.skip(str(error))
+    return call_on_null_device

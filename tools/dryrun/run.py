@@ -181,6 +181,8 @@ def _traced(child: Child, proto: onnx.ModelProto, data: Path) -> tuple[Steady, t
         if found == child.request["answers"]:
             break
         child.request["answers"] = found
+    else:
+        raise ToolError(f"what the host reads back from the device didn't settle in {MOST_ROUNDS} runs")
     if result["error"] is not None:
         raise ToolError(f"ONNX Runtime refuses to run the model on CUDA: {_said(result)}{_unknown(wanted)}")
     return steady, (*doubts(lines, result["fixed"]), *unknown_values(wanted))

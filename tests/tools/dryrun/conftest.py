@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from maskport.tools.dryrun.libraries import stand_ins
-from maskport.tools.errors import ToolError
+from maskport.tools.dryrun.call import Called
 
 
-@pytest.fixture(autouse=True, scope="session")
-def libraries() -> None:
-    """Skip where the stand-in libraries can't be had; the reason says what is missing."""
-    try:
-        stand_ins()
-    except ToolError as error:
-        pytest.skip(str(error))
+@pytest.fixture(autouse=True)
+def device(null_device: Callable[..., Called]) -> None:
+    """Skip where the null device can't be had; the reason says what is missing."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx.parser
 import pytest
-from maskport.tools.dryrun.call import call_on_null_device
+from maskport.tools.dryrun.call import Called
 from maskport.tools.errors import ToolError
 
+NullDevice = Callable[..., Called]
 MODEL = """<ir_version: 10, opset_import: ["" : 18]>
 plain (float[batch, 8] x) => (float[batch, 8] y) { a = Relu (x) y = Neg (a) }"""
 
@@ -56,25 +58,25 @@ def crash() -> None:
     ctypes.string_at(0)
 
 
-def test_a_session_runs_on_the_null_device(model: str) -> None:
-    called = call_on_null_device(run_a_session, model)
+def test_a_session_runs_on_the_null_device(null_device: NullDevice, model: str) -> None:
+    called = null_device(run_a_session, model)
     assert called.value == {"device": "cuda:0", "shape": [3, 8], "providers": ["CUDAExecutionProvider"]}
     assert called.count("kernel") == 2
     assert called.count("copy", "h2d") == called.count("copy", "d2h") == 1
 
 
-def test_a_cuda_graph_is_captured_once_and_replayed(model: str) -> None:
-    called = call_on_null_device(capture_a_graph, model)
+def test_a_cuda_graph_is_captured_once_and_replayed(null_device: NullDevice, model: str) -> None:
+    called = null_device(capture_a_graph, model)
     assert called.count("capture", "begin") == called.count("capture", "end") == 1
     assert called.count("graph", "cudaGraphLaunch") == called.value
     assert sum(line.captured for line in called.log) == 2
 
 
-def test_what_a_function_raises_is_told() -> None:
+def test_what_a_function_raises_is_told(null_device: NullDevice) -> None:
     with pytest.raises(AssertionError, match=r"fail failed on the null device(?s:.*)ValueError: a word"):
-        call_on_null_device(fail, "word")
+        null_device(fail, "word")
 
 
-def test_a_crash_does_not_reach_the_caller() -> None:
+def test_a_crash_does_not_reach_the_caller(null_device: NullDevice) -> None:
     with pytest.raises(ToolError, match="ended by SIGSEGV"):
-        call_on_null_device(crash)
+        null_device(crash)

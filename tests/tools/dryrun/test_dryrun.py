@@ -94,6 +94,17 @@ def test_nodes_on_the_cpu_and_their_copies() -> None:
     assert (trace.copies("d2h", inside=True), trace.copies("h2d", inside=True)) == (1, 1)
 
 
+def test_external_data_stays_where_it_is(tmp_path: Path) -> None:
+    model = onnx.load_from_string(parse(PACKED))
+    weight = onnx.numpy_helper.from_array(np.ones((8, 8), np.float16), "w")
+    del model.graph.input[-1]
+    model.graph.initializer.append(weight)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    trace = dryrun(tmp_path / "m.onnx", 90, {**INPUTS}, graph=False)
+    assert trace.kernels()["cublasGemmEx"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.data", "m.onnx"]
+
+
 def test_the_function_is_found_by_both_of_its_names() -> None:
     assert by_tools(parse(PLAIN), 75, graph=False).gpu == "T4"
     assert dryrun(parse(PLAIN), 75, graph=False).gpu == "T4"

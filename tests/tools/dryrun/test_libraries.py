@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 from maskport.tools.dryrun import libraries
-from maskport.tools.dryrun.call import call_on_null_device
+from maskport.tools.dryrun.call import Called
 from maskport.tools.errors import ToolError
 
 
@@ -101,8 +101,8 @@ def call_what_is_unknown() -> list[int]:
     return [*codes, value.value]
 
 
-def test_unknown_calls_are_refused_and_counted() -> None:
-    called = call_on_null_device(call_what_is_unknown)
+def test_unknown_calls_are_refused_and_counted(null_device: Callable[..., Called]) -> None:
+    called = null_device(call_what_is_unknown)
     assert called.value == [3000, 0, 0]
     assert called.count("unknown", "cudnnConvolutionForward") == 1
     assert called.count("unknown", "cudaDeviceGetAttribute 9999") == 1
