@@ -21,7 +21,7 @@ from .lowering.lower import Lowered, lower
 from .lowering.targets import Target, TargetError
 from .opset import raise_opset
 from .optimized import Optimized, OptimizedSite
-from .packing import pack, padding_masks, zero_padding
+from .packing import group_segments, pack, padding_masks, zero_padding
 from .packing.exits import Refused
 from .passes import MergeProjectionsPass, clean
 from .precision import to_precision
@@ -145,22 +145,28 @@ def _optimize(
     reports = {report.name: report for report in attention.reports.values()}
     _, refused = canonicalize(work, attention.sites, attention.names)
     notes += [f"{name} is left as it is: {reason}" for name, reason in refused.items()]
-    notes += [f"{found.node} is left as it is: {found.reason}" for found in attention.reasons.values() if found.attention]
+    notes += [
+        f"{found.node} is left as it is: {found.reason}" for found in attention.reasons.values() if found.attention
+    ]
     became: dict[str, OptimizedSite] = {}
     paddings = padding_masks(work)
     if packing != "none" and padding_rows != "keep":
-        work, packings = pack(work)
+        work, packings = pack(work, target)
         for packed in packings:
             if packed.why_not is not None:
                 notes.append(f"tokens of `{packed.mask}` are not packed: {packed.why_not}")
-            for name in packed.sites:
-                became[name] = _site(reports[name], packed.kernel, packed.why)
+            for name, form in packed.sites.items():
+                became[name] = _site(reports[name], *form)
         passes_.append(("pack", len(became)))
     if padding_rows == "zero":
         try:
             passes_.append(("zero padding rows", zero_padding(work, paddings)))
         except Refused as error:
             raise OptimizeError(f"padding_rows='zero' can't be kept: {error}; give 'any' or 'keep'") from error
+    if target.provider == "cuda" and work.opset_imports.get("", 0) >= OPSET:
+        grouped = group_segments(work, target.dtype)
+        became |= {name: _site(reports[name], *form) for name, form in grouped.items()}
+        passes_.append(("group segments", len(grouped)))
     lowered = lower(work, target, padding_rows=padding_rows, assume=assume)
     passes_.append(("lower", len(lowered)))
     became |= {one.name: _site(reports[one.name], one.kernel, one.why, one.refused) for one in lowered}

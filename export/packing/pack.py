@@ -13,16 +13,22 @@ import onnx_ir.passes.common as passes
 from ...models.masks import Full, KeyPadding, Mask, QueryPadding
 from ..builder import Builder
 from ..lowering.canonical import Inputs, Site, is_site
+from ..lowering.targets import Target
 from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.values import NotFollowed
+from .device import Device
 from .exits import Exit, Refused, leave
+from .member import Member
 from .packer import Mismatch, Packed, Packer, Roles
-from .rows import attend_rows
+from .rows import Rows
 from .rules import pack_node
 from .tokens import tokens_of, write_extra
 
 __all__ = ["Packing", "pack", "padding_masks"]
+
+# That of ai.onnx Attention with lengths.
+OPSET = 24
 
 
 @dataclass(frozen=True)
@@ -33,32 +39,21 @@ class Packing:
     ----------
     mask : str
         The padding that is left out: ``padding(attention_mask)``.
-    sites : tuple of str
-        Attention that is computed on tokens.
-    kernel, why : str
-        What computes it, and why.
+    sites : dict of str to (str, str)
+        What computes each attention that is computed on tokens, and how.
     why_not : str or None
         Why nothing was packed.
     """
 
     mask: str
-    sites: tuple[str, ...]
-    kernel: str = "ai.onnx.Attention"
-    why: str = "padding is left out: a loop over rows of their own length"
+    sites: dict[str, tuple[str, str]]
     why_not: str | None = None
 
 
-@dataclass(frozen=True)
-class _Member:
-    """An attention of a domain: its mask is padding and `residual`."""
-
-    node: ir.Node
-    site: Site
-    residual: Mask
-
-
-def pack(model: ir.Model) -> tuple[ir.Model, list[Packing]]:
+def pack(model: ir.Model, target: Target) -> tuple[ir.Model, list[Packing]]:
     """Pack the tokens of every padding mask of a model with canonical attention.
+
+    Attention that no packed form takes is left as a canonical node on all places, between packed parts.
 
     Returns
     -------
@@ -69,18 +64,17 @@ def pack(model: ir.Model) -> tuple[ir.Model, list[Packing]]:
     """
     results: list[Packing] = []
     for padding in padding_masks(model):
-        candidate = model.clone()
         try:
             with deep_stack():
-                sites = _pack_domain(candidate, padding)
+                candidate, forms = _pack_domain(model, padding, target)
         except (Refused, NotFollowed, Mismatch, t.TooLarge, RecursionError) as error:
-            results.append(Packing(str(padding), (), why_not=str(error) or type(error).__name__))
+            results.append(Packing(str(padding), {}, str(error) or type(error).__name__))
             continue
         passes.RemoveUnusedNodesPass()(candidate)
         candidate.graph.sort()
         passes.NameFixPass()(candidate)
         model = candidate
-        results.append(Packing(str(padding), tuple(sites)))
+        results.append(Packing(str(padding), forms))
     return model, results
 
 
@@ -108,7 +102,7 @@ def _residual(mask: Mask, name: str, pad: int) -> Mask:
     return functools.reduce(operator.and_, left, Full()).simplify() if left else Full()
 
 
-def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> Iterator[_Member]:
+def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> Iterator[Member]:
     shape = x.shape(mask)
     (name,) = padding.tensors
     pad = padding._expr[2]
@@ -120,13 +114,26 @@ def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> 
         if site.cross or inputs.past_key is not None or lengths != {shape} or not site.mask.implies(padding):
             continue
         if inputs.tensors.get(name) is not None and inputs.sink is None:
-            yield _Member(node, site, _residual(site.mask, name, pad))
+            yield Member(node, site, _residual(site.mask, name, pad))
 
 
-def _pack_domain(model: ir.Model, padding: Mask) -> list[str]:
+class _PicksPlaces(Exception):
+    """Outputs pick tokens by their place, so that some are kept that are no keys."""
+
+
+def _pack_domain(model: ir.Model, padding: Mask, target: Target) -> tuple[ir.Model, dict[str, tuple[str, str]]]:
+    try:
+        return _packed(model.clone(), padding, target, extras=False)
+    except _PicksPlaces:
+        return _packed(model.clone(), padding, target, extras=True)
+
+
+def _packed(
+    model: ir.Model, padding: Mask, target: Target, *, extras: bool
+) -> tuple[ir.Model, dict[str, tuple[str, str]]]:
     graph = model.graph
-    if graph.opset_imports.get("", 0) < 23:
-        raise Refused(f"the model is at opset {graph.opset_imports.get('', 0)}: ai.onnx Attention is from 23")
+    if graph.opset_imports.get("", 0) < OPSET:
+        raise Refused(f"the model is at opset {graph.opset_imports.get('', 0)}, and packed attention is from {OPSET}")
     x = Interpreter(graph)
     (name,) = padding.tensors
     mask = next(
@@ -143,38 +150,42 @@ def _pack_domain(model: ir.Model, padding: Mask) -> list[str]:
     build = Builder()
     tokens = tokens_of(build, mask, padding._expr[2])
     packer = Packer(x, tokens, batch, length, build)
+    attend = Rows(packer) if target.provider == "cpu" else Device(packer, target.dtype, extras=extras)
     exits: list[Exit] = []
+    forms: dict[str, tuple[str, str]] = {}
     for node in list(graph):
         if node in members:
-            _pack_attention(packer, members[node])
+            forms[members[node].site.name] = _pack_attention(packer, members[node], attend)
             continue
         inside = [value for value in node.inputs if value in packer.packed]
         if inside and not _pack_outputs(packer, node):
             exits += [Exit(node, place) for place, value in enumerate(node.inputs) if value in packer.packed]
     places = leave(packer, graph, exits, [member.residual for member in members.values()], padding)
-    extra = write_extra(build, tokens, places)
-    ir.convenience.replace_all_uses_with(tokens.extra, extra)
+    if places and not extras:
+        raise _PicksPlaces
+    ir.convenience.replace_all_uses_with(tokens.extra, write_extra(build, tokens, places))
     graph.extend(build.nodes)
     graph.sort()
-    return [member.site.name for member in members.values()]
+    return model, forms
 
 
-def _pack_attention(p: Packer, member: _Member) -> None:
+def _pack_attention(p: Packer, member: Member, attend: Rows | Device) -> tuple[str, str]:
+    """Pack an attention; return the operator and how it is told the mask."""
     inputs = Inputs.of(member.node)
     roles = Roles(0, 1)
     operands = [p.pull(value, roles) for value in (inputs.query, inputs.key, inputs.value)]
     if not all(one.by_token for one in operands):
         raise Refused(f"queries, keys or values of {member.site.name} are the same for all tokens")
-    for value in (*inputs.tensors.values(), *([inputs.bias] if inputs.bias is not None else [])):
-        if value in p.packed:
-            raise Refused(f"the mask or bias of {member.site.name} is computed from tokens")
+    if any(value in p.packed for value in (*inputs.tensors.values(), inputs.bias) if value is not None):
+        raise Refused(f"the mask or bias of {member.site.name} is computed from tokens")
     if inputs.bias is not None:
         known = (p.batch, t.integer(member.site.q_heads), p.length, p.length)
         if any(n is not whole and t.fixed(n) != 1 for n, whole in zip(p.shape(inputs.bias), known, strict=True)):
             raise Refused(f"the bias of {member.site.name} has lengths that are not known")
-    result = attend_rows(p.build, p.tokens, member.site, inputs, member.residual, [one.value for one in operands])
+    result, kernel, why = attend(member, inputs, operands)
     output = member.node.outputs[0]
     p.note(output, roles, Packed(result, p.shape(output)[2:], by_token=True, inside=True))
+    return kernel, why
 
 
 def _pack_outputs(p: Packer, node: ir.Node) -> bool:

@@ -19,10 +19,13 @@ from ...models.mask_leaves import evaluate
 from ...models.masks import Causal, Full, Mask
 from ..builder import Builder
 from ..lowering.canonical import Inputs, Site
+from ..sites_metadata import SITE_KEY
+from .member import Member
+from .packer import Packed, Packer
 from .points import Points
 from .tokens import Tokens
 
-__all__ = ["attend_rows"]
+__all__ = ["Rows"]
 
 BOOL, INT64 = ir.DataType.BOOL, ir.DataType.INT64
 # Beside any score these have no weight.
@@ -38,21 +41,26 @@ class Packed3:
     value: ir.Value
 
 
-def attend_rows(
-    build: Builder, tokens: Tokens, site: Site, inputs: Inputs, residual: Mask, operands: Sequence[ir.Value]
-) -> ir.Value:
-    """Write the attention of packed queries, keys and values [T, E], and return its result [T, Hq * Dv].
+class Rows:
+    """Writes attention as a loop over rows."""
 
-    Parameters
-    ----------
-    residual : Mask
-        What the mask says beside padding.
-    """
-    rows = [build.op("Unsqueeze", operand, build.ints(0)) for operand in operands]
-    whole = _batch(site, tokens, inputs, residual, operands)
-    looped = _loop(site, tokens, inputs, residual, rows)
-    result = build.op("If", tokens.full, dtype=operands[0].dtype, then_branch=whole, else_branch=looped)
-    return build.op("Squeeze", result, build.ints(0))
+    def __init__(self, packer: Packer) -> None:
+        self.packer = packer
+
+    def __call__(self, member: Member, inputs: Inputs, operands: Sequence[Packed]) -> tuple[ir.Value, str, str]:
+        """Write the attention of packed queries, keys and values; return [T, Hq * Dv], the operator, and how."""
+        build, tokens, site = self.packer.build, self.packer.tokens, member.site
+        values = [operand.value for operand in operands]
+        rows = [build.op("Unsqueeze", value, build.ints(0)) for value in values]
+        whole = _batch(site, tokens, inputs, member.residual, values)
+        looped = _loop(site, tokens, inputs, member.residual, rows)
+        result = build.op("If", tokens.full, dtype=values[0].dtype, then_branch=whole, else_branch=looped)
+        node = result.producer()
+        assert node is not None
+        node.metadata_props[SITE_KEY] = site.name
+        told = "" if member.residual == Full() else f"; {member.residual} among them"
+        why = f"padding is left out: rows of their own length, one by one{told}"
+        return build.op("Squeeze", result, build.ints(0)), "ai.onnx.Attention", why
 
 
 def _batch(site: Site, tokens: Tokens, inputs: Inputs, residual: Mask, operands: Sequence[ir.Value]) -> ir.Graph:
