@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from maskport.export.lowering.kernels import DECOMPOSED, KERNELS, Kernel, refusa
 from maskport.export.lowering.targets import Target
 
 from .canonical_models import PATTERNS, Case, attention_node, check, lowered, operators, run, run_twins
+from .kernels_page import kernel_rows, mask_rows
 
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 # A mask that each way of telling one carries.
@@ -193,3 +195,8 @@ def test_without_causal_group_query_attention_is_never_made() -> None:
             model, _ = lowered(Case(mask, dtype="float16", static={"batch": 2}), target)
             for node in model.graph:
                 assert node.op_type != "GroupQueryAttention" or "causal" not in node.attributes
+
+
+def test_the_page_shows_the_tables(root: Path) -> None:
+    page = (root / "docs/kernels.md").read_text().splitlines()
+    assert [row for row in (*kernel_rows(), *mask_rows()) if row not in page] == []
