@@ -172,8 +172,9 @@ def _optimize(
     became |= {one.name: _site(reports[one.name], one.kernel, one.why, one.refused) for one in lowered}
     merged = MergeProjectionsPass()(work).modified
     passes_.append(("merge projections", int(merged)))
+    unconverted = None
     if target.dtype is not None:
-        work = to_precision(work, target.dtype)
+        unconverted, work = work, to_precision(work, target.dtype)
     passes_.append(("clean", int(clean(work))))
     passes.NameFixPass()(work)
     sites = tuple(became[report.name] for report in reports.values() if report.name in became)
@@ -184,7 +185,15 @@ def _optimize(
     proof = None
     if check:
         masks = [report.mask for report in reports.values()]
-        proof = prove(source, work, padding_rows=padding_rows, masks=masks, assumes=assumes, dtype=target.dtype)
+        proof = prove(
+            source,
+            work,
+            padding_rows=padding_rows,
+            masks=masks,
+            assumes=assumes,
+            dtype=target.dtype,
+            unconverted=unconverted,
+        )
         options = {"target": str(target), "dtype": target.dtype, "padding_rows": padding_rows}
         certificate = proof.certificate() | {"optimized": options}
         work.metadata_props[CERTIFICATE_KEY] = json.dumps(certificate)

@@ -14,7 +14,7 @@ from ..lowering.canonical import ATTENTION, DOMAIN, Inputs, Site, is_site
 from ..sites_metadata import SITE_KEY
 from ..symbolic.interpreter import Interpreter
 from .exits import Refused
-from .groups import Groups, attend_groups, groups_of_rows, groups_of_segments
+from .groups import MICROSOFT, Groups, attend_groups, groups_of_rows, groups_of_segments
 from .member import Member
 from .packer import Packed, Packer, Roles
 
@@ -129,5 +129,6 @@ def group_segments(model: ir.Model, dtype: str | None) -> dict[str, tuple[str, s
         model.graph.insert_before(node, build.nodes)
         ir.convenience.replace_all_uses_with(node.outputs[0], made, replace_graph_outputs=True)
         model.graph.remove(node, safe=True)
+        model.graph.opset_imports.setdefault(MICROSOFT, 1)
         forms[site.name] = kernel, f"tokens in groups of their own length, segments({segments})"
     return forms

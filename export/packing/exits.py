@@ -1,4 +1,4 @@
-"""Where packed values leave for what looks across tokens: allowed if padding has no say there, else nothing is packed."""
+"""Where packed values leave for what looks across tokens: allowed if padding has no say there, else not packed."""
 
 from __future__ import annotations
 

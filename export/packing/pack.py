@@ -19,6 +19,7 @@ from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.values import NotFollowed
 from .device import Device
 from .exits import Exit, Refused, leave
+from .groups import MICROSOFT
 from .member import Member
 from .packer import Mismatch, Packed, Packer, Roles
 from .rows import Rows
@@ -166,6 +167,8 @@ def _packed(
     ir.convenience.replace_all_uses_with(tokens.extra, write_extra(build, tokens, places))
     graph.extend(build.nodes)
     graph.sort()
+    if target.provider == "cuda":
+        graph.opset_imports.setdefault(MICROSOFT, 1)
     return model, forms
 
 
