@@ -1,6 +1,7 @@
 """The optimizer's proof of its own work: a source and what was made of it, run side by side before anything is written.
 
-prove     the order of it all, and what is refused
+prove     the order of it all; runs: each case, on all sides
+candidate the result, and what it was before it was converted to a coarser type
 side      a model that is ready to run: by ONNX Runtime, or by the executable twins of what the CPU lacks
 interface inputs and outputs of a file: its metadata, else its masks, its graph and a trial run
 ids       how large the ids of an input may be; examples: what values its inputs take

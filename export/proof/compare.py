@@ -14,7 +14,7 @@ Valid rows, and outputs without a token axis in batch rows that have a token, eq
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,11 +22,12 @@ import numpy as np
 from ...models.masks import Mask
 from ..cases.draw import Case, is_float
 from ..cases.layout import Input, Label, Layout
-from ..cases.parity import TOLERANCES, Difference, Tolerance, differences, tolerance_of
+from ..cases.parity import Difference, Tolerance, differences, tolerance_of
 from ..cases.rows import EMPTY, PADDING, VALID, Rows, rows_of
 from .interface import Interface
 
 Arrays = Mapping[str, np.ndarray]
+ToleranceOf = Callable[[np.ndarray, np.ndarray], Tolerance]
 ANY, ZERO, KEEP = "any", "zero", "keep"
 PADDING_ROWS = (ANY, ZERO, KEEP)
 
@@ -61,15 +62,13 @@ def with_rows(case: Case, interface: Interface, masks: Sequence[Mask], computed:
     return replace(case, rows=rows_of(layout, case.sizes, inputs, known))
 
 
-def tolerance_for(actual: np.ndarray, expected: np.ndarray, dtype: str | None) -> Tolerance:
-    """Return the tolerance of the coarsest of the types that two outputs have and that the result computes in."""
-    names = [array.dtype.name for array in (actual, expected) if is_float(array)]
-    found = [TOLERANCES[name] for name in (*names, *([dtype] if dtype else [])) if name in TOLERANCES]
-    return max(found, key=lambda tolerance: tolerance.value, default=tolerance_of(expected.dtype))
-
-
 def compare(
-    layout: Layout, case: Case, actual: Arrays, expected: Arrays, padding_rows: str, dtype: str | None
+    layout: Layout,
+    case: Case,
+    actual: Arrays,
+    expected: Arrays,
+    padding_rows: str,
+    tolerance: ToleranceOf = lambda actual, expected: tolerance_of(expected.dtype),
 ) -> list[Apart]:
     """Compare the outputs of a result with those of its source, by kind of row."""
     found: list[Apart] = []
@@ -83,7 +82,7 @@ def compare(
             with np.errstate(over="ignore"):
                 coarse = two.astype(one.dtype)
             two = np.where(np.isinf(coarse), coarse.astype(two.dtype), two)
-        found += _rows(_alone(layout, name), case, name, one, two, padding_rows, dtype)
+        found += _rows(_alone(layout, name), case, name, one, two, padding_rows, tolerance(one, two))
     return found
 
 
@@ -100,9 +99,8 @@ def _alone(layout: Layout, name: str) -> Layout:
 
 
 def _rows(
-    layout: Layout, case: Case, name: str, one: np.ndarray, two: np.ndarray, padding_rows: str, dtype: str | None
+    layout: Layout, case: Case, name: str, one: np.ndarray, two: np.ndarray, padding_rows: str, tolerance: Tolerance
 ) -> list[Apart]:
-    tolerance = tolerance_for(one, two, dtype)
     found = []
     for difference in differences(layout, case, {name: one}, {name: two}, tolerance):
         kinds = case.rows.kinds(layout, layout.outputs[name], two.shape)

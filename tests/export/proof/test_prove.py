@@ -191,6 +191,37 @@ def test_what_the_cpu_lacks_is_run_by_twins(operator: str, ok: bool) -> None:
             prove(scaled("Mul"), model(BF16.replace("OPERATOR", operator)), dtype="bfloat16")
 
 
+HALF_INPUTS = """
+scaled (float16[batch, seq, 4] src) => (float16[batch, seq, 4] output) { output = Mul (src, src) }
+"""
+
+
+def test_inputs_of_a_converted_result_have_its_type_and_no_rounding_of_their_own() -> None:
+    found = prove(scaled("Mul"), model(HALF_INPUTS), dtype="float16")
+    assert found.worst is not None
+    # One product of two numbers that are the same on both sides is rounded once.
+    assert 0 < found.worst < 2e-2
+
+
+SHIFTED = """
+shifted (float[batch, seq, 4] src) => (float[batch, seq, 4] output) <float little = {0.02}>
+{
+    square = Mul (src, src)
+    output = Add (square, little)
+}
+"""
+
+
+def test_what_rounding_would_hide_is_seen_before_the_conversion() -> None:
+    converted = model(BF16.replace("OPERATOR", "Mul"))
+    prove(scaled("Mul"), model(SHIFTED), dtype="bfloat16")
+    with pytest.raises(ProofFailed, match=r"before it was converted to bfloat16, at batch=.* differs from the source"):
+        prove(scaled("Mul"), converted, dtype="bfloat16", unconverted=model(SHIFTED))
+    found = prove(scaled("Mul"), converted, dtype="bfloat16", unconverted=scaled("Mul"))
+    assert found.notes == ("before it was converted to bfloat16, it differed by 0.0e+00 at most",)
+    assert found.record.limits["bfloat16"]["per_unit"] == 0.3
+
+
 def test_a_source_that_can_not_be_run_is_told() -> None:
     fails = model(
         """fails (float[batch, seq, 4] src) => (float[batch, seq, 4] output) <int64[3] no = {7, 7, 7}>
