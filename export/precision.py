@@ -140,9 +140,8 @@ class _Converter:
             if attribute.type == ir.AttributeType.GRAPH:
                 self.graph(attribute.as_graph())
         floats = [value for value in node.inputs if value is not None and value.dtype in (FLOAT, self.half)]
-        for value in node.outputs:
-            # Operators that shape inference doesn't know are of one floating type.
-            if value.dtype is None and floats:
+        for index, value in enumerate(node.outputs):
+            if value.dtype is None and floats and self._is_of_its_inputs(node, index):
                 value.type = ir.TensorType(FLOAT)
         if not floats and not any(_is_float(value) for value in node.outputs):
             return
@@ -186,10 +185,28 @@ class _Converter:
             keeps = node.op_type in SUMS or squares or scales or follows or not self._has_half_form(node)
         return _Full() if keeps else None
 
-    def _has_half_form(self, node: ir.Node) -> bool:
+    def _schema(self, node: ir.Node) -> defs.OpSchema | None:
         try:
-            schema = defs.get_schema(node.op_type, self.opsets.get("", 1), "")
+            return defs.get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
         except defs.SchemaError:
+            return None
+
+    def _is_of_its_inputs(self, node: ir.Node, index: int) -> bool:
+        """Whether a result has the type of a floating input, as far as is known."""
+        schema = self._schema(node)
+        if schema is None:
+            return True
+        result = schema.outputs[min(index, len(schema.outputs) - 1)].type_str
+        formal = list(schema.inputs)
+        return any(
+            formal[min(place, len(formal) - 1)].type_str == result
+            for place, value in enumerate(node.inputs)
+            if value is not None and value.dtype in (FLOAT, self.half)
+        )
+
+    def _has_half_form(self, node: ir.Node) -> bool:
+        schema = self._schema(node)
+        if schema is None:
             return True
         fixed = FULL_INPUTS.get(node.op_type, ())
         wanted = f"tensor({self.half.name.lower()})"

@@ -300,6 +300,15 @@ def test_operators_of_other_domains_are_converted() -> None:
     assert {value.dtype for value in half.graph.initializers.values()} == {HALF}
 
 
+def test_types_are_found_behind_operators_that_no_inference_knows() -> None:
+    body = "h = com.microsoft.FastGelu(x)\n p = MatMul(h, w)\n c = Greater(p, p)\n y = Where(c, x, p)"
+    model = graph_of(body, "float[B,4] x", "float[B,4] y", {"w": np.eye(4, dtype=np.float32)})
+    half = to_precision(model, "float16")
+    assert [node.outputs[0].dtype for node in half.graph] == [HALF, HALF, ir.DataType.BOOL, HALF]
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(half, {"x": x})[0], run(model, {"x": x})[0], atol=0.01)
+
+
 def test_quantized_operators_keep_float32() -> None:
     body = "q, s, z = DynamicQuantizeLinear(x)\n d = DequantizeLinear(q, s, z)\n y = MatMul(d, w)"
     model = graph_of(body, "float[B,8] x", "float[B,4] y", {"w": W})
