@@ -32,6 +32,7 @@ h2 { font-size: 16px; line-height: 1.45; font-weight: 600; margin: 0 0 16px; }
 .good, .good dd { color: var(--good); }
 .warn { color: var(--warn); }
 .bad dd { color: var(--bad); }
+hr { border: 0; border-top: 1px solid var(--line); margin: 16px 0; }
 section {
   background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 20px 24px; margin: 0 0 20px;
 }

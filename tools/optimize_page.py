@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..export.inspector import Report
 from ..export.optimized import Optimized
-from .inspect_page import LONGEST_TEXT, code, page, table, text
+from .inspect_page import LONGEST_TEXT, code, page, text
 from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals
 from .tables import error_text
 
@@ -23,23 +24,27 @@ def optimize_page(optimized: Optimized, source: Report) -> str:
 
 
 def _became(optimized: Optimized) -> str:
-    rows = []
+    lists = []
     for name, site in groups(optimized.sites):
         refused = "".join(
-            f"<div>{text(kernels, LONGEST_TEXT)}: {text(reasons, LONGEST_TEXT)}</div>"
+            f"<li>{text(kernels, LONGEST_TEXT)}: {text(reasons, LONGEST_TEXT)}</li>"
             for kernels, reasons in refusals(site)
         )
-        more = f"<details><summary>Better kernels that were refused</summary>{refused}</details>" if refused else ""
-        rows.append(
-            [
-                ("attention", code(name)),
-                ("mask", code(site.mask, LONGEST_TEXT)),
-                ("was", text(site.source_form)),
-                ("became", f"<strong>{text(site.kernel)}</strong>"),
-                ("why", text(site.why, LONGEST_TEXT) + more),
-            ]
-        )
-    return f"<section>\n<h2>What became of it</h2>\n{table('sites', rows)}</section>\n" if rows else ""
+        more = f"<details><summary>Better kernels that were refused</summary><ul>{refused}</ul></details>"
+        rows = [
+            ("attention", code(name, LONGEST_TEXT)),
+            ("mask", code(site.mask, LONGEST_TEXT)),
+            ("was", text(site.source_form)),
+            ("became", f"<strong>{text(site.kernel)}</strong>"),
+            ("why", text(site.why, LONGEST_TEXT) + (more if refused else "")),
+        ]
+        lists.append(_facts(rows))
+    return f"<section>\n<h2>What became of it</h2>\n{'<hr>'.join(lists)}</section>\n" if lists else ""
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> str:
+    items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
+    return f'<dl class="facts">{items}</dl>\n'
 
 
 def _summary(optimized: Optimized) -> str:
@@ -58,5 +63,4 @@ def _summary(optimized: Optimized) -> str:
     rows += [
         ("note", text(note, LONGEST_TEXT)) for note in (*optimized.notes, *(proof.notes if proof is not None else ()))
     ]
-    items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
-    return f'<section>\n<h2>The result</h2>\n<dl class="facts">{items}</dl>\n</section>\n'
+    return f"<section>\n<h2>The result</h2>\n{_facts(rows)}</section>\n"

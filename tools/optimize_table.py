@@ -43,14 +43,14 @@ def print_optimized(screen: Screen, optimized: Optimized, source: Path) -> None:
 
 
 def groups(sites: Iterable[OptimizedSite]) -> Iterator[tuple[str, OptimizedSite]]:
-    """Yield the attention of which the same is told, as one name with ranges of a number, and one of it."""
+    """Yield the attention of which the same is told, as its names with ranges of a number, and one of it."""
     alike: dict[object, list[OptimizedSite]] = {}
     for site in sites:
         refused = tuple((kernel, tuple(reasons)) for kernel, reasons in site.refused.items())
         alike.setdefault((site.mask, site.source_form, site.kernel, site.why, refused), []).append(site)
     for group in alike.values():
-        for name, places in joined([site.name for site in group]):
-            yield name + (f" ({len(places)})" if len(places) > 1 else ""), group[places[0]]
+        names = ", ".join(name for name, _ in joined(site.name for site in group))
+        yield names + (f" ({len(group)})" if len(group) > 1 else ""), group[0]
 
 
 def site_table(site: OptimizedSite) -> Table:

@@ -15,7 +15,7 @@ from maskport.tools.inspect_page import MOST_NODES, page, write_page
 from .attention_graphs import FAR, attention
 
 HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(1)>\"'&\u202eאבג😀\x00\ud800"
-VOID = {"meta", "br", "path"}
+VOID = {"meta", "br", "hr", "path"}
 
 
 class Elements(HTMLParser):
