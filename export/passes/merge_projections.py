@@ -53,8 +53,8 @@ class MergeProjectionsPass(InPlacePass):
     MatMul, a MatMul and an Add, or a Gemm. Weights that another product uses too stay for it, and projections that
     share their weights share the merged ones. Products that nothing uses are left alone.
 
-    For CUDA, where it saves launches. On the CPU the split copies more than the larger product saves: of the time apart,
-    merged took 1.0 times at 32 tokens, and 1.1 at 2048 (three products of 384 or 768, one thread).
+    For CUDA, where it saves launches. On the CPU the split copies more than the larger product saves: merged took 1.0
+    times the time apart at 32 tokens, and 1.1 times at 2048 (three products of 384 or 768, one thread).
     """
 
     def call(self, model: ir.Model) -> PassResult:
