@@ -14,6 +14,8 @@ OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 IR_VERSION = 10
 # Before it, Squeeze, Unsqueeze, ReduceSum and Softmax have other attributes and meanings.
 OLDEST = 13
+# Files may give the default domain this name, too.
+OTHER_NAME = "ai.onnx"
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def raise_opset(model: ir.Model, to: int = 24) -> str | None:
     str or None
         None if the model has at least that operator set now; else the reason why not, and the model is unchanged.
     """
-    version = model.opset_imports.get("", to)
+    imports = model.opset_imports
+    version = imports.get("", imports.get(OTHER_NAME, to))
     if version >= to:
         return None
     if version < OLDEST:
@@ -83,7 +86,8 @@ def raise_opset(model: ir.Model, to: int = 24) -> str | None:
             return reason
     for node in nodes:
         _adapt(node, version, to)
-    model.opset_imports[""] = to
+    imports.pop(OTHER_NAME, None)
+    imports[""] = to
     model.ir_version = max(model.ir_version, IR_VERSION)
     return None
 

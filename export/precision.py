@@ -187,7 +187,9 @@ class _Converter:
 
     def _schema(self, node: ir.Node) -> defs.OpSchema | None:
         try:
-            return defs.get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
+            return defs.get_schema(
+                node.op_type, self.opsets.get(node.domain, self.opsets.get("ai.onnx", 1)), node.domain
+            )
         except defs.SchemaError:
             return None
 

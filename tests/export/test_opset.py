@@ -122,6 +122,16 @@ def test_what_has_the_operator_set_stays(opset: int) -> None:
     assert model.ir_version == 8
 
 
+def test_the_other_name_of_the_default_domain_is_known() -> None:
+    proto = ir.to_proto(model_of("y = ReduceMean<axes=[-1]>(x)", 17))
+    proto.opset_import[0].domain = proto.graph.node[0].domain = "ai.onnx"
+    model = ir.from_proto(proto)
+    assert raise_opset(model) is None
+    assert {"", "ai.onnx"} & set(model.opset_imports) == {""}
+    (y,) = run(ir.to_proto(model), {"x": X})
+    np.testing.assert_allclose(y, X.mean(-1, keepdims=True), atol=1e-6)
+
+
 def test_functions_are_to_be_inlined_first() -> None:
     model = ir.from_proto(
         onnx.parser.parse_model(
