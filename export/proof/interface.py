@@ -22,6 +22,8 @@ from .side import Side
 
 # Two sets of sizes, no two alike in one set: an axis of an output that follows an axis of the inputs in both is that.
 TRIALS = ((2, 5, 7, 11, 13, 17, 19, 23), (3, 7, 4, 9, 10, 14, 15, 22))
+# Some files fail at any batch above 1; of those a batch is what stands first.
+LONE_TRIALS = tuple((1, *lengths) for _, *lengths in TRIALS)
 # Lengths that a model may insist on a multiple of.
 MULTIPLES = (1, 8, 16, 64)
 
@@ -40,12 +42,15 @@ class Interface:
         Tensors that masks name and that the source computes, with their axes.
     multiple
         What lengths must be a multiple of.
+    lone
+        Whether the source fails at any batch above 1.
     """
 
     layout: Layout
     examples: dict[str, np.ndarray]
     hidden: dict[str, tuple[Label, ...]]
     multiple: int = 1
+    lone: bool = False
 
     def draw(self, sizes: Mapping[Label, int], pattern: str, seed: int) -> Case:
         """Draw a case; its rows are told by :func:`compare.with_rows` when the source has run."""
@@ -80,8 +85,8 @@ def interface_of(model: ir.Model, source: Side, masks: Sequence[Mask], hidden: S
     examples = examples_of(model.graph, declared, masks, bounds, seed)
     reasons: list[str] = []
     doubtful = None
-    for multiple, layout in itertools.product(MULTIPLES, _candidates(declared)):
-        found = _try(source, layout, examples, hidden, multiple, seed, reasons)
+    for trials, multiple, layout in itertools.product((TRIALS, LONE_TRIALS), MULTIPLES, _candidates(declared)):
+        found = _try(source, layout, examples, hidden, trials, multiple, seed, reasons)
         if found is not None:
             if _is_plain(found.layout):
                 return found
@@ -163,12 +168,13 @@ def _try(
     layout: Layout,
     examples: dict[str, np.ndarray],
     hidden: Sequence[str],
+    trials: Sequence[Sequence[int]],
     multiple: int,
     seed: int,
     reasons: list[str],
 ) -> Interface | None:
     runs = []
-    for numbers in TRIALS:
+    for numbers in trials:
         labels = [layout.batch, *layout.tokens, *layout.free]
         free = dict.fromkeys(label for label in labels if isinstance(label, str))
         given: dict[Label, int] = {
@@ -187,7 +193,8 @@ def _try(
     names = [*layout.outputs, *hidden]
     axes = {name: _axes(name, runs) for name in names}
     outputs = {name: axes[name] for name in layout.outputs}
-    return Interface(replace(layout, outputs=outputs), examples, {name: axes[name] for name in hidden}, multiple)
+    named = {name: axes[name] for name in hidden}
+    return Interface(replace(layout, outputs=outputs), examples, named, multiple, trials is LONE_TRIALS)
 
 
 def _axes(name: str, runs: Sequence[tuple[Mapping[Label, int], Mapping[str, np.ndarray]]]) -> tuple[Label, ...]:
@@ -201,7 +208,10 @@ def _axes(name: str, runs: Sequence[tuple[Mapping[Label, int], Mapping[str, np.n
         follows = [
             label
             for label in runs[0][0]
-            if isinstance(label, str) and all(sizes[label] == n for (sizes, _), n in zip(runs, lengths, strict=True))
+            if isinstance(label, str)
+            and all(sizes[label] == n for (sizes, _), n in zip(runs, lengths, strict=True))
+            # An axis of one is the batch once.
+            and not (label in found and set(lengths) == {1})
         ]
         found.append(follows[0] if follows else lengths[0] if len(set(lengths)) == 1 else None)
     return tuple(found)

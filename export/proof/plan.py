@@ -18,7 +18,7 @@ from .side import CPU, TWIN
 
 # Every pattern is run at one of these sizes, the first that is cheap enough and that the source takes. Five rows are
 # as many as fall into groups of their own by their length.
-MAIN = (Size(5, 13, 11), Size(3, 7, 11), Size(2, 5, 3), Size(2, 4, 2), Size(1, 2, 1))
+MAIN = (Size(5, 13, 11), Size(3, 7, 11), Size(2, 5, 3), Size(2, 4, 2), Size(1, 13, 11), Size(1, 7, 3), Size(1, 2, 1))
 # What is run at the others, the most telling first.
 PAST_WINDOW = ("holes", "ones", "mixed", "left")
 # By how many tokens a row is longer than a window.

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from ...models.masks import Mask
 from ..errors import ProofFailed
+from .by_row import by_row
 from .candidate import Candidate
 from .compare import PADDING_ROWS
 from .granted import Assumes
@@ -17,6 +18,7 @@ from .record import Proof
 from .runs import Runs
 from .side import CPU, TWIN, side_of
 
+LONE = "the source fails at any batch above 1: if the result does not, it was compared with rows that were run alone"
 EMPTY_BATCH = "an operator may end the process on an empty batch"
 
 
@@ -73,6 +75,8 @@ def prove(
     if unconverted is not None:
         candidates.insert(0, Candidate.of(unconverted, f"before it was converted to {dtype}, ", None))
     interface = interface_of(source, reference, masks, hidden, seed)
+    if interface.lone:
+        reference = by_row(reference, interface)
     sides = [reference, *(candidate.side for candidate in candidates)]
     checked = TWIN if any(side.checked == TWIN for side in sides) else CPU
     runs = Runs(interface, reference, candidates, masks, assumes, padding_rows, seed)
@@ -82,6 +86,8 @@ def prove(
             break
     planned = plan(interface, masks, weights, checked, main)
     runs.record.not_run += [*planned.left_out, ("batch=0", EMPTY_BATCH)]
+    if interface.lone:
+        runs.record.notes.append(LONE)
     for sizes, pattern in planned.cases:
         runs.compare(runs.draw(sizes, pattern), pattern)
     holes = runs.draw(interface.sizes(main), "holes")

@@ -159,3 +159,30 @@ def test_metadata_that_no_longer_fits_is_not_believed() -> None:
     assert interface(source).layout.batch == "batch"
     source.metadata_props["maskport.io"] = "no JSON"
     assert interface(source).layout.batch == "batch"
+
+
+INSISTS_ON_ONE = """
+one (float[batch, seq, 4] x) => (float[batch, seq, 4] output) <int64[1] one = {1}, int64[1] four = {4}>
+{
+    length = Shape <start = 1, end = 2> (x)
+    wanted = Concat <axis = 0> (one, length, four)
+    lone = Reshape (x, wanted)
+    table = Tanh (lone)
+    output = Add (x, table)
+}
+"""
+TAKES_ANY = (
+    "any (float[batch, seq, 4] x) => (float[batch, seq, 4] output) { table = Tanh (x)\n output = Add (x, table) }"
+)
+
+
+def test_a_source_that_fails_at_any_batch_above_one_is_run_row_by_row() -> None:
+    source = model(INSISTS_ON_ONE)
+    found = proof(source, model(TAKES_ANY))
+    assert [note.partition(":")[0] for note in found.notes] == ["the source fails at any batch above 1"]
+    assert any("batch=5" in case.name for case in found.record.cases)
+    with pytest.raises(ProofFailed, match="at batch=5,seq=13 'output' differs"):
+        proof(source, model(TAKES_ANY.replace("Add (x, table)", "Sub (x, table)")))
+    same = proof(source, source).record
+    assert {name.partition(",")[0] for name, why in same.not_run if "source and result fail" in why} >= {"batch=2"}
+    assert {case.name.partition(",")[0] for case in same.cases} == {"batch=1"}
