@@ -42,10 +42,12 @@ def real_tokens(layout: Layout, batch: Mapping[str, np.ndarray]) -> tuple[int, i
 
 
 def _lengths(point: Point, rng: np.random.Generator) -> np.ndarray:
-    mean = point.fill * point.length
+    # The longest is as long as the batch; the others lie evenly about what makes the share right.
+    others = point.batch - 1
+    mean = np.clip((point.fill * point.batch - 1) * point.length / max(others, 1), 1, point.length)
     spread = min(mean - 1, point.length - mean)
-    lengths = np.rint(rng.uniform(mean - spread, mean + spread, point.batch)).astype(int)
-    lengths[0] = point.length
+    even = np.rint(np.linspace(mean - spread, mean + spread, others)).astype(int)
+    lengths = rng.permutation(np.append(even, point.length))
     return lengths
 
 

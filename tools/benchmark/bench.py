@@ -153,7 +153,7 @@ class _Run:
             self.say(f"Prepare {candidate.name}")
             entry = self.entries[candidate.name]
             source = self._source(candidate, entry)
-            if source is None or not self._best(candidate, entry, source, paths):
+            if source is None or not self._best(candidate, entry, source, paths[:1]):
                 continue
             for pattern, (files, comparisons) in checks.items():
                 entry.padding[pattern] = self._check(candidate.name, files, comparisons)

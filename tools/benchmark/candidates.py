@@ -16,6 +16,8 @@ EAGER, PADDED, ROWS, OTHER, OURS = "PyTorch", "padded ONNX Runtime", "ONNX Runti
 # Ends the name of a candidate that runs row by row.
 ROW_BY_ROW = ", rows"
 DEFAULT: Mapping[str, str] = {}
+# OpenMP's threads wait in a loop for each other, which on a busy machine costs more than to sleep.
+TORCH = (DEFAULT, {"OMP_WAIT_POLICY": "PASSIVE"})
 # CTranslate2 takes oneDNN and AVX2 on a CPU that isn't Intel's unless it is told otherwise.
 CTRANSLATE2 = (
     DEFAULT,
@@ -63,8 +65,8 @@ class Candidate:
 
 
 _PADDED = (
-    Candidate("eager", EAGER, "torch", MODULE),
-    Candidate("torch.compile", EAGER, "compiled", MODULE, opt_in=True),
+    Candidate("eager", EAGER, "torch", MODULE, settings=TORCH),
+    Candidate("torch.compile", EAGER, "compiled", MODULE, settings=TORCH, opt_in=True),
     Candidate("ort", PADDED, "onnxruntime", MODEL),
     Candidate("ort opset 23", PADDED, "onnxruntime", MODEL_23),
     Candidate("optimize_model", PADDED, "onnxruntime", MODEL, "optimize_model"),

@@ -64,6 +64,11 @@ class Child:
         return json.loads(line) if line else {"error": self._end()}
 
     @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """Whether it can be asked again."""
         return self._process.poll() is None
