@@ -162,12 +162,11 @@ def test_metadata_that_no_longer_fits_is_not_believed() -> None:
 
 
 INSISTS_ON_ONE = """
-one (float[batch, seq, 4] x) => (float[batch, seq, 4] output) <int64[1] one = {1}, int64[1] four = {4}>
+one (float[batch, seq, 4] x) => (float[batch, seq, 4] output) <int64[1] first = {0}>
 {
-    length = Shape <start = 1, end = 2> (x)
-    wanted = Concat <axis = 0> (one, length, four)
-    lone = Reshape (x, wanted)
-    table = Tanh (lone)
+    lone = Squeeze (x, first)
+    tanh = Tanh (lone)
+    table = Unsqueeze (tanh, first)
     output = Add (x, table)
 }
 """
