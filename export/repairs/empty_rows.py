@@ -11,7 +11,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 
 from ...models.masks import Causal, Window
 from ..symbolic.sites import Site, find_sites
-from .nodes import guard
+from .nodes import constant
 from .repair_pass import RepairPass
 
 
@@ -32,9 +32,31 @@ class EmptyRowsPass(RepairPass[None]):
     def mend(self, found: Mapping[ir.Node, None]) -> None:
         """Guard their results."""
         for node in found:
-            guard(node, node.outputs[0], 0.0)
+            _guard(node)
 
 
 def _may_be_empty(site: Site) -> bool:
     """Whether the mask can leave a query without a key: not where each attends the first key, or itself."""
     return not (Causal().implies(site.mask) or (not site.cross and Window(0, 0).implies(site.mask)))
+
+
+def _guard(node: ir.Node) -> None:
+    """Put zero in the place of a node's first result where that is NaN; an output of the graph keeps its name."""
+    result, graph = node.outputs[0], node.graph
+    assert graph is not None
+    dtype = result.dtype or ir.DataType.FLOAT
+    uses = tuple(result.uses())
+    tape = ir.tape.Tape()
+    bad = tape.op("IsNaN", [result])
+    guarded = tape.op("Where", [bad, constant(tape, 0.0, dtype), result])
+    for value, kind in ((bad, ir.DataType.BOOL), (guarded, dtype)):
+        value.type, value.shape = ir.TensorType(kind), result.shape
+    for new in tape.nodes:
+        new.metadata_props.update(node.metadata_props)
+    graph.insert_after(node, tape.nodes)
+    for user, index in uses:
+        user.replace_input_with(index, guarded)
+    for index, output in enumerate(graph.outputs):
+        if output is result:
+            name, result.name = result.name, f"{result.name}.unguarded"
+            graph.outputs[index], guarded.name = guarded, name

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ..lowering.numbers import fill
-from .nodes import constant_before, nodes_of, reaches_softmax
+from .nodes import constant, insert_before, nodes_of, reaches_softmax
 from .repair_pass import RepairPass
 
 FLOATS = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT)
@@ -41,7 +41,9 @@ class HalfFillPass(RepairPass[int]):
             tensor = ir.convenience.get_const_tensor(value)
             assert tensor is not None
             number = fill(tensor.dtype.name.lower()) * -float(np.sign(tensor.numpy().astype(np.float32)).item())
-            node.replace_input_with(index, constant_before(node, number, tensor.dtype))
+            tape = ir.tape.Tape()
+            node.replace_input_with(index, constant(tape, number, tensor.dtype))
+            insert_before(node, tape)
 
 
 def _is_infinite(value: ir.Value | None) -> bool:

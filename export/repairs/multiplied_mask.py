@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ..lowering.numbers import fill
-from .nodes import guard, nodes_of
+from .nodes import constant, insert_before, nodes_of
 from .repair_pass import RepairPass
 
 # What may stand between the scores and the Softmax, and leads on to the scores.
@@ -25,11 +25,11 @@ MASKS = {
 
 
 class MultipliedMaskPass(RepairPass[ir.Value]):
-    """Set scores to a fill where the mask that they are multiplied with is 0.
+    """Set scores to a fill where the mask is 0 that they are multiplied with, and leave them as they are elsewhere.
 
     ``softmax(scores * mask)`` hides no key: a score of 0 has the weight of exp(0), more than any that is negative. It
     runs without an error, and this repair changes what the model computes: a model that was trained with the fault may
-    be right only with it. Where the mask is 1, scores stay as they are. Nothing is done where a mask is added as well.
+    be right only with it. A mask that is neither 0 nor 1 scales no more. Nothing is done where a mask is added as well.
     """
 
     def find(self, model: ir.Model) -> dict[ir.Node, ir.Value]:
@@ -43,8 +43,18 @@ class MultipliedMaskPass(RepairPass[ir.Value]):
     def mend(self, found: Mapping[ir.Node, ir.Value]) -> None:
         """Fill the scores."""
         for node, mask in found.items():
-            dtype = node.outputs[0].dtype or ir.DataType.FLOAT
-            guard(node, mask, fill(dtype.name.lower()))
+            product, graph = node.outputs[0], node.graph
+            assert graph is not None
+            dtype = product.dtype or ir.DataType.FLOAT
+            (scores,) = (value for value in node.inputs if value is not mask)
+            tape = ir.tape.Tape()
+            hidden = tape.op("Equal", [mask, constant(tape, 0.0, mask.dtype or dtype)])
+            filled = tape.op("Where", [hidden, constant(tape, fill(dtype.name.lower()), dtype), scores])
+            hidden.type, hidden.shape = ir.TensorType(ir.DataType.BOOL), mask.shape
+            filled.type, filled.shape, filled.name = ir.TensorType(dtype), product.shape, product.name
+            insert_before(node, tape)
+            product.replace_all_uses_with(filled, replace_graph_outputs=True)
+            graph.remove(node, safe=True)
 
 
 def _is_over_the_last(softmax: ir.Node) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["constant_before", "guard", "insert_before", "nodes_of", "reaches_softmax"]
+__all__ = ["constant", "insert_before", "nodes_of", "reaches_softmax"]
 
 from collections.abc import Iterator
 
@@ -28,49 +28,6 @@ def insert_before(node: ir.Node, tape: ir.tape.Tape) -> None:
     node.graph.insert_before(node, tape.nodes)
 
 
-def constant_before(node: ir.Node, number: float, dtype: ir.DataType) -> ir.Value:
-    """Insert a constant before a node, and return it."""
-    tape = ir.tape.Tape()
-    value = _constant(tape, number, dtype)
-    insert_before(node, tape)
-    return value
-
-
-def guard(node: ir.Node, asked: ir.Value, number: float) -> None:
-    """Put a number in the place of a node's first result: where it is NaN, or where another value is 0.
-
-    Parameters
-    ----------
-    node
-        All that used its result use the guarded one; so does the graph, by the same name.
-    asked
-        The result itself, of which is asked whether it is NaN, or what broadcasts to it, of which whether it is 0.
-    number
-        What stands in the result's place.
-    """
-    result, graph = node.outputs[0], node.graph
-    assert graph is not None
-    dtype = result.dtype or ir.DataType.FLOAT
-    uses = tuple(result.uses())
-    tape = ir.tape.Tape()
-    if asked is result:
-        bad = tape.op("IsNaN", [result])
-    else:
-        bad = tape.op("Equal", [asked, _constant(tape, 0.0, asked.dtype or dtype)])
-    bad.type, bad.shape = ir.TensorType(ir.DataType.BOOL), asked.shape
-    guarded = tape.op("Where", [bad, _constant(tape, number, dtype), result])
-    guarded.type, guarded.shape = ir.TensorType(dtype), result.shape
-    for new in tape.nodes:
-        new.metadata_props.update(node.metadata_props)
-    graph.insert_after(node, tape.nodes)
-    for user, index in uses:
-        user.replace_input_with(index, guarded)
-    for index, output in enumerate(graph.outputs):
-        if output is result:
-            name, result.name = result.name, f"{result.name}.unguarded"
-            graph.outputs[index], guarded.name = guarded, name
-
-
 def reaches_softmax(value: ir.Value) -> bool:
     """Whether a value is added to scores, moved about at most before."""
     seen: set[ir.Node] = set()
@@ -85,7 +42,8 @@ def reaches_softmax(value: ir.Value) -> bool:
     return False
 
 
-def _constant(tape: ir.tape.Tape, number: float, dtype: ir.DataType) -> ir.Value:
+def constant(tape: ir.tape.Tape, number: float, dtype: ir.DataType) -> ir.Value:
+    """Add a number to a tape."""
     value = tape.op("Constant", [], {"value": ir.tensor(np.array(number, dtype.numpy()))})
     value.type, value.shape = ir.TensorType(dtype), ir.Shape([])
     return value

@@ -8,6 +8,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from maskport.export import inspect
 from maskport.export.cases.patterns import padding_patterns
 from maskport.export.repairs import apply, offered
 
@@ -42,6 +43,10 @@ def test_hidden_keys_have_no_weight(body: str) -> None:
     assert apply(model, ["multiplied-mask"]) == {"multiplied-mask": count}
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     assert "multiplied-mask" not in offered(model)
+    # What was no mask is read as one.
+    assert inspect(source).sites == ()
+    names = [name for name, part in (("causal", "past"), ("padding(m)", "key_axes")) if part in body]
+    assert [str(site.mask) for site in inspect(model).sites] == [" & ".join(names)]
     rng = np.random.default_rng(0)
     changed = False
     for keep in padding_patterns(3, 6, rng).values():
