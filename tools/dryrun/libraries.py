@@ -21,7 +21,7 @@ from ..errors import ToolError
 
 SOURCES = Path(__file__).parent / "native"
 CORE = "libmaskport_null.so"
-CUDNN = "libcudnn.so.9"
+DRIVER, CUDNN = "libcuda.so.1", "libcudnn.so.9"
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-shared")
 HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
 PROVIDER = "libonnxruntime_providers_cuda.so"
@@ -67,7 +67,9 @@ def stand_ins() -> Path:
     ToolError
         If this machine or what is installed can't have them; the message says what to do.
     """
-    provider, headers, compiler = _provider(), _headers(), _compiler()
+    provider, compiler = _provider(), _compiler()
+    runtime = next((name for name in _needed(provider) if name.startswith("libcudart.so.")), "")
+    headers = _headers(runtime.rpartition(".")[2])
     key = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*")):
         key.update(path.read_bytes() if path.is_file() else b"")
@@ -113,7 +115,9 @@ def _provider() -> Path:
     return provider
 
 
-def _headers() -> Path:
+def _headers(cuda: str) -> Path:
+    """Return the folder of NVIDIA's headers for a major version of CUDA."""
+    found = []
     for package in HEADER_PACKAGES:
         try:
             version(package)
@@ -121,8 +125,19 @@ def _headers() -> Path:
             continue
         for path in files(package) or ():
             if path.name == "cuda_runtime_api.h":
-                return Path(str(path.locate())).resolve().parent
-    raise ToolError("the dry run needs NVIDIA's headers: pip install nvidia-cuda-runtime, or 'maskport[dryrun]'")
+                header = Path(str(path.locate())).resolve()
+                text = header.read_text(encoding="utf-8", errors="replace")
+                defined = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+                found.append(str(int(defined[1]) // 1000) if defined else "no known version")
+                if found[-1] == cuda:
+                    return header.parent
+    package = HEADER_PACKAGES[cuda == "12"]
+    if not found:
+        raise ToolError(f"the dry run needs NVIDIA's headers: pip install {package}, or 'maskport[dryrun]'")
+    have = " and ".join(found)
+    raise ToolError(
+        f"NVIDIA's headers are of CUDA {have}, ONNX Runtime is built for CUDA {cuda}; pip install {package}"
+    )
 
 
 def _compiler() -> str:
@@ -141,12 +156,12 @@ def _said_by(*command: str) -> str:
 
 
 def _build(folder: Path, provider: Path, headers: Path, compiler: str) -> None:
-    _check_version(provider, headers)
     include = ("-I", str(SOURCES), "-I", str(headers))
     (folder / "cudnn").mkdir()
     _said_by(compiler, *FLAGS, *include, str(SOURCES / "core.cpp"), f"-Wl,-soname,{CORE}", "-o", str(folder / CORE))
     undefined = _undefined(provider)
-    for soname in (*_needed(provider), CUDNN):
+    # The last two are opened by name, or needed as well.
+    for soname in dict.fromkeys((*_needed(provider), DRIVER, CUDNN)):
         name = soname.partition(".so")[0]
         stand_in = STAND_INS.get(name)
         if stand_in is None:
@@ -165,17 +180,6 @@ def _build(folder: Path, provider: Path, headers: Path, compiler: str) -> None:
         out = folder / "cudnn" / soname if soname == CUDNN else folder / soname
         link = ("-L", str(folder), f"-l:{CORE}", f"-Wl,-soname,{soname}", f"-Wl,--version-script,{symbols}")
         _said_by(compiler, *FLAGS, *include, *sources, *link, "-o", str(out))
-
-
-def _check_version(provider: Path, headers: Path) -> None:
-    text = (headers / "cuda_runtime_api.h").read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
-    runtime = next((name for name in _needed(provider) if name.startswith("libcudart.so.")), "")
-    wanted = runtime.rpartition(".")[2]
-    if found is None or str(int(found[1]) // 1000) != wanted:
-        have = "of no known version" if found is None else f"of CUDA {int(found[1]) // 1000}"
-        package = HEADER_PACKAGES[1] if wanted == "12" else HEADER_PACKAGES[0]
-        raise ToolError(f"NVIDIA's headers are {have}, ONNX Runtime is built for CUDA {wanted}; pip install {package}")
 
 
 def _needed(library: Path) -> list[str]:

@@ -6,7 +6,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from maskport.tools.dryrun import libraries
@@ -60,12 +60,15 @@ def test_no_headers(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_headers_of_another_cuda(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    headers = anew / "include"
-    headers.mkdir()
-    (headers / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
-    monkeypatch.setattr(libraries, "_headers", lambda: headers)
+    class Header(PurePosixPath):
+        def locate(self) -> Path:
+            return anew / self.name
+
+    (anew / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
+    monkeypatch.setattr(libraries, "version", lambda name: "11.8")
+    monkeypatch.setattr(libraries, "files", lambda name: [Header("cuda_runtime_api.h")])
     with pytest.raises(
-        ToolError, match=r"headers are of CUDA 11, ONNX Runtime is built for CUDA \d+; pip install nvidia"
+        ToolError, match=r"are of CUDA 11 and 11, ONNX Runtime is built for CUDA \d+; pip install nvidia"
     ):
         libraries.stand_ins()
 

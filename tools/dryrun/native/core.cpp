@@ -220,8 +220,6 @@ bool capturing(const void* stream) {
     return s.in_capture && stream == s.captured;
 }
 
-bool any_capture() { return state().in_capture; }
-
 bool forbidden(const char* call, const void* stream, bool every_stream) {
     State& s = state();
     Lock lock(s.mutex);

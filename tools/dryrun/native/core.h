@@ -38,7 +38,6 @@ SHOWN void launch(const void* host, const unsigned grid[3], const unsigned block
 SHOWN void begin_capture(const void* stream);
 SHOWN bool end_capture();
 SHOWN bool capturing(const void* stream);
-SHOWN bool any_capture();
 SHOWN bool forbidden(const char* call, const void* stream, bool every_stream);
 
 // A handle: never null, never the same.

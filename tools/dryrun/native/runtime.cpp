@@ -59,7 +59,9 @@ const char* kind_of(cudaMemcpyKind kind, const void* to, const void* from) {
 cudaError_t launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, const void* stream) {
     const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
     bool empty = !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z;
-    if (empty || block.x * block.y * block.z > 1024) return say(cudaErrorInvalidConfiguration);
+    bool large = block.x * block.y * block.z > 1024 || grid.y > 65535 || grid.z > 65535;
+    if (empty || large) return say(cudaErrorInvalidConfiguration);
+    if (shared > static_cast<size_t>(fact("shared_optin"))) return say(cudaErrorInvalidValue);
     launch(kernel, g, b, shared, stream);
     return cudaSuccess;
 }
@@ -123,7 +125,10 @@ SHOWN cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t, cons
     return cudaSuccess;
 }
 SHOWN cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t, cudaFuncAttribute, int, int) { return cudaSuccess; }
-SHOWN cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+SHOWN cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
+    bool shared = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize;
+    return shared && value > fact("shared_optin") ? say(cudaErrorInvalidValue) : cudaSuccess;
+}
 SHOWN cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
     log("estimate", "cudaFuncGetAttributes");
     std::memset(attributes, 0, sizeof *attributes);
