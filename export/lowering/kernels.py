@@ -248,8 +248,8 @@ def _mask_refusals(kernel: Kernel, asked: Asked, mask: Parts) -> list[str]:
 
 
 def _is_lengths(asked: Asked, mask: Parts) -> bool:
+    if mask.rest.leaves != (mask.rest,):
+        return False
     text = str(mask.rest)
-    return len(mask.rest.conjuncts) == 1 and (
-        text.startswith("prefix(")
-        or (text.startswith("padding(") and set(mask.rest.tensors) <= set(asked.right_padded))
-    )
+    right_padded = text.startswith("padding(") and set(mask.rest.tensors) <= set(asked.right_padded)
+    return text.startswith("prefix(") or right_padded

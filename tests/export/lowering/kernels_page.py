@@ -1,4 +1,4 @@
-"""The tables of docs/kernels.md, from the tables of the code: `python -m tests.export.lowering.kernels_page` prints them."""
+"""The tables of docs/kernels.md, from those of the code; `python -m tests.export.lowering.kernels_page` prints them."""
 
 from __future__ import annotations
 

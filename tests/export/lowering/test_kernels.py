@@ -149,6 +149,8 @@ MULTI_HEAD, GROUP_QUERY = "com.microsoft.MultiHeadAttention", "com.microsoft.Gro
         # The operator reads [B] lengths beside causal from the last key on.
         ("ai.onnx.Attention lengths", Case("causal & prefix(n)"), "cpu", None, "takes no window"),
         ("ai.onnx.Attention lengths", Case("padding(m)"), "cpu", None, "is none as far as is known"),
+        ("ai.onnx.Attention lengths", Case("prefix(n) | adjacency(a)"), "cpu", None, "is none as far as is known"),
+        ("ai.onnx.Attention lengths", Case("~prefix(n)"), "cpu", None, "is none as far as is known"),
         ("ai.onnx.Attention lengths", Case("prefix(n)", opset=23), "cpu", None, "needs opset 24"),
         ("ai.onnx.Attention", Case(opset=21), "cpu", None, "needs opset 23, the model has 21"),
         ("ai.onnx.Attention", Case(sink=True), "cpu", None, "has no sink"),
