@@ -24,7 +24,7 @@ MASKS = {
 }
 
 
-class MultipliedMaskPass(RepairPass[ir.Value]):
+class MultipliedMaskPass(RepairPass[tuple[ir.Value, ir.Node]]):
     """Set scores to a fill where the mask is 0 that they are multiplied with, and leave them as they are elsewhere.
 
     ``softmax(scores * mask)`` hides no key: a score of 0 has the weight of exp(0), more than any that is negative. It
@@ -32,29 +32,32 @@ class MultipliedMaskPass(RepairPass[ir.Value]):
     be right only with it. A mask that is neither 0 nor 1 scales no more. Nothing is done where a mask is added as well.
     """
 
-    def find(self, model: ir.Model) -> dict[ir.Node, ir.Value]:
-        """Return the products of scores and a mask of 0 and 1 that go into a Softmax, and the mask."""
-        found: dict[ir.Node, ir.Value] = {}
+    def find(self, model: ir.Model) -> dict[ir.Node, tuple[ir.Value, ir.Node]]:
+        """Return the products of scores and a mask of 0 and 1, the mask, and the Softmax that the product goes into."""
+        found: dict[ir.Node, tuple[ir.Value, ir.Node]] = {}
         for node in nodes_of(model):
             if (node.domain, node.op_type) == ("", "Softmax") and _is_over_the_last(node):
-                found |= _products(node)
+                found |= {product: (mask, node) for product, mask in _products(node).items()}
         return found
 
-    def mend(self, found: Mapping[ir.Node, ir.Value]) -> None:
-        """Fill the scores."""
-        for node, mask in found.items():
-            product, graph = node.outputs[0], node.graph
+    def mend(self, found: Mapping[ir.Node, tuple[ir.Value, ir.Node]]) -> None:
+        """Drop the products, and fill the scores right before the Softmax."""
+        for product, (mask, softmax) in found.items():
+            masked, result, graph = softmax.inputs[0], product.outputs[0], product.graph
+            assert masked is not None
             assert graph is not None
-            dtype = product.dtype or ir.DataType.FLOAT
-            (scores,) = (value for value in node.inputs if value is not mask)
+            dtype = masked.dtype or ir.DataType.FLOAT
+            (scores,) = (value for value in product.inputs if value is not mask)
             tape = ir.tape.Tape()
             hidden = tape.op("Equal", [mask, constant(tape, 0.0, mask.dtype or dtype)])
-            filled = tape.op("Where", [hidden, constant(tape, fill(dtype.name.lower()), dtype), scores])
+            filled = tape.op("Where", [hidden, constant(tape, fill(dtype.name.lower()), dtype), masked])
             hidden.type, hidden.shape = ir.TensorType(ir.DataType.BOOL), mask.shape
-            filled.type, filled.shape, filled.name = ir.TensorType(dtype), product.shape, product.name
-            insert_before(node, tape)
-            product.replace_all_uses_with(filled, replace_graph_outputs=True)
-            graph.remove(node, safe=True)
+            filled.type, filled.shape = ir.TensorType(dtype), masked.shape
+            insert_before(softmax, tape)
+            softmax.replace_input_with(0, filled)
+            assert scores is not None
+            result.replace_all_uses_with(scores)
+            graph.remove(product, safe=True)
 
 
 def _is_over_the_last(softmax: ir.Node) -> bool:
@@ -70,7 +73,8 @@ def _products(softmax: ir.Node) -> dict[ir.Node, ir.Value]:
     while waiting:
         value = waiting.pop()
         node = None if value is None else value.producer()
-        if node is None or node.domain != "":
+        # What something else uses as well stays as it is.
+        if value is None or node is None or node.domain != "" or len(value.uses()) > 1 or value.is_graph_output():
             continue
         if node.op_type == "Where":
             return {}

@@ -20,7 +20,7 @@ FAULTY = {
     "padding": KEY + "masked = Mul(s, key)",
     "padding, the mask first": KEY + "masked = Mul(key, s)",
     "before the scale": KEY + "p = Mul(raw, key)\n masked = Mul(p, scale)",
-    "with a bias": KEY + "p = Mul(s, key)\n masked = Add(p, scale)",
+    "with a bias": KEY + "p = Mul(s, key)\n masked = Add(p, rel)",
     "a mask of both": KEY
     + "past = GreaterOrEqual(queries, keys)\n t = Cast<to=1>(past)\n b = Mul(t, key)\n masked = Mul(s, b)",
     "causal alone": TRIANGLE + "masked = Mul(s, t)",
@@ -36,7 +36,7 @@ def run(model: ir.Model, feeds: dict[str, np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("body", FAULTY.values(), ids=FAULTY)
 def test_hidden_keys_have_no_weight(body: str) -> None:
-    source = ir.from_proto(attention(body))
+    source = ir.from_proto(attention(body, f"int64[B,S] m, float[1,{HEADS},S,S] rel"))
     model = source.clone()
     count = 2 if "p = Mul(s, t)" in body else 1
     assert offered(model)["multiplied-mask"] == count
@@ -46,12 +46,14 @@ def test_hidden_keys_have_no_weight(body: str) -> None:
     # What was no mask is read as one.
     assert inspect(source).sites == ()
     names = [name for name, part in (("causal", "past"), ("padding(m)", "key_axes")) if part in body]
-    assert [str(site.mask) for site in inspect(model).sites] == [" & ".join(names)]
+    read = ["~dense(val_1)"] if "Mul(t, key)" in body else [" & ".join(names)]
+    assert [str(site.mask) for site in inspect(model).sites] == read
     rng = np.random.default_rng(0)
     changed = False
     for keep in padding_patterns(3, 6, rng).values():
         q, k, v = (rng.standard_normal((3, HEADS, 6, SIZE)).astype(np.float32) for _ in range(3))
-        feeds = {"q": q, "k": k, "v": v, "m": keep.astype(np.int64)}
+        rel = np.zeros((1, HEADS, 6, 6), np.float32)
+        feeds = {"q": q, "k": k, "v": v, "m": keep.astype(np.int64), "rel": rel}
         allowed = np.broadcast_to(keep[:, None, None, :] if "key_axes" in body else np.True_, (3, 1, 6, 6))
         if "past" in body:
             allowed = allowed & np.tri(6, dtype=bool)
@@ -78,6 +80,7 @@ NEAR_MISSES = {
     "a scale that grows with the length": "n = Cast<to=1>(scalar)\n masked = Mul(s, n)",
     "a factor for each key that the caller gives": "g = Unsqueeze(f, key_axes)\n masked = Mul(s, g)",
     "a factor of positions": "n = Cast<to=1>(positions)\n r = Log(n)\n masked = Mul(s, r)",
+    "a product that is an output, too": KEY + "p = Mul(s, key)\n masked = Identity(p)\n other = Neg(p)",
     "scores times scores": "masked = Mul(s, s)",
 }
 
