@@ -150,8 +150,10 @@ def _optimize(
     ]
     became: dict[str, OptimizedSite] = {}
     paddings = padding_masks(work)
+    packed_masks: set[str] = set()
     if packing != "none" and padding_rows != "keep":
         work, packings = pack(work, target)
+        packed_masks = {packed.mask for packed in packings if packed.sites}
         for packed in packings:
             if packed.why_not is not None:
                 notes.append(f"tokens of `{packed.mask}` are not packed: {packed.why_not}")
@@ -160,7 +162,8 @@ def _optimize(
         passes_.append(("pack", len(became)))
     if padding_rows == "zero":
         try:
-            passes_.append(("zero padding rows", zero_padding(work, paddings)))
+            left = [padding for padding in paddings if str(padding) not in packed_masks]
+            passes_.append(("zero padding rows", zero_padding(work, left)))
         except Refused as error:
             raise OptimizeError(f"padding_rows='zero' can't be kept: {error}; give 'any' or 'keep'") from error
     if target.provider == "cuda" and work.opset_imports.get("", 0) >= OPSET:

@@ -101,7 +101,9 @@ class Inputs:
     def of(cls, node: ir.Node) -> Inputs:
         """Read a node's inputs."""
         names = Site.of(node).tensors
-        fixed, rest = node.inputs[: len(FIXED_INPUTS)], node.inputs[len(FIXED_INPUTS) :]
+        # Inputs that are left out at the end need not be there.
+        given = [*node.inputs, *[None] * (len(FIXED_INPUTS) - len(node.inputs))]
+        fixed, rest = given[: len(FIXED_INPUTS)], given[len(FIXED_INPUTS) :]
         return cls(*fixed, dict(zip(names, rest, strict=True)))  # type: ignore[arg-type]
 
 
@@ -282,7 +284,7 @@ def _take_over(old: ir.Value, new: ir.Value) -> None:
     is_output = old.is_graph_output()
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
     if is_output:
-        old.name, new.name = None, name
+        old.name, new.name = f"{name}.source", name
 
 
 def _ints(tape: ir.tape.Tape, *numbers: int) -> ir.Value:

@@ -74,7 +74,7 @@ def leave(
             made.dtype, made.shape = output.dtype, output.shape
             name = output.name
             ir.convenience.replace_all_uses_with(output, made, replace_graph_outputs=True)
-            output.name, made.name = None, name
+            output.name, made.name = f"{name}.all_rows", name
     return tuple(dict.fromkeys(places))
 
 

@@ -55,7 +55,7 @@ def zero_padding(model: ir.Model, paddings: Sequence[Mask]) -> int:
         for place, graph_output in enumerate(model.graph.outputs):
             if graph_output is output:
                 model.graph.outputs[place] = made
-        output.name, made.name = None, name
+        output.name, made.name = f"{name}.all_rows", name
         changed += 1
     model.graph.extend(build.nodes)
     return changed
