@@ -47,8 +47,7 @@ def _lengths(point: Point, rng: np.random.Generator) -> np.ndarray:
     mean = np.clip((point.fill * point.batch - 1) * point.length / max(others, 1), 1, point.length)
     spread = min(mean - 1, point.length - mean)
     even = np.rint(np.linspace(mean - spread, mean + spread, others)).astype(int)
-    lengths = rng.permutation(np.append(even, point.length))
-    return lengths
+    return rng.permutation(np.append(even, point.length))
 
 
 def _drawn(layout: Layout, examples: Mapping[str, np.ndarray], keep: np.ndarray, seed: int) -> Arrays:

@@ -102,6 +102,10 @@ def _lines(panel: Any, result: Result, name: str, points: list[Timed], colours: 
     panel.set_yscale("log")
     if name != "fill":
         panel.set_xscale("log", base=2)
+    # Plain numbers where something was measured, no powers.
+    panel.set_xticks([AXES[name](p) for p in points], [f"{AXES[name](p):.0f}" for p in points])
+    panel.minorticks_off()
+    panel.yaxis.set_major_formatter("{x:g}")
     panel.set_xlabel(f"{HEADINGS[name]}{', %' if name == 'fill' else ''}")
     panel.set_ylabel("ms")
     panel.grid(alpha=0.25, which="both")
