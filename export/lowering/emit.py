@@ -71,16 +71,14 @@ def _multi_head(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked,
 def _group_query(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
     site, inputs, sizes = asked.site, asked.inputs, sizes_of(kernel, asked, provider)
     query, key, value = widened(b, masks, kernel, asked, sizes)
+    total = masks.shared("total", inputs.query, (1,), lambda: _total(b, inputs.query))
+    ends = masks.shared("ends", inputs.query, (0, 1), lambda: _ends(b, inputs.query, total))
     guarded = not isinstance(asked.lengths.batch, int)
     batch = b.size(query, 0)
     if guarded:
-        query, key, value = (_with_a_row(b, operand) for operand in (query, key, value))
-    length = b.size(query, 1)
+        query, key, value = (_with_a_row(masks, operand) for operand in (query, key, value))
     assert query.dtype is not None
     sink = None if inputs.sink is None else b.cast(inputs.sink, query.dtype)
-    total = b.cast(b.op("Squeeze", length, dtype=INT64, shape=[]), INT32)
-    last = b.op("Sub", total, b.array(1, INT32), dtype=INT32, shape=[])
-    ends = b.op("Expand", last, b.size(query, 0), dtype=INT32, shape=[dim(query, 0)])
     attributes = {
         "num_heads": site.q_heads,
         "kv_num_heads": site.kv_heads,
@@ -102,15 +100,28 @@ def _group_query(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked
     return [narrow(b, result, site.q_heads, sizes.value, site.v_head_size)]
 
 
-def _with_a_row(b: SiteBuilder, value: ir.Value) -> ir.Value:
+def _total(b: SiteBuilder, query: ir.Value) -> ir.Value:
+    """Return the number of keys, int32."""
+    return b.cast(b.op("Squeeze", b.size(query, 1), shape=[]), INT32)
+
+
+def _ends(b: SiteBuilder, query: ir.Value, total: ir.Value) -> ir.Value:
+    """Return the last key of each row, int32 [B], of one row where the batch is empty."""
+    rows = b.op("Max", b.size(query, 0), b.ints(1), shape=[1])
+    return b.op("Expand", b.op("Sub", total, b.array(1, INT32), shape=[]), rows, shape=[None])
+
+
+def _with_a_row(masks: MaskWriter, value: ir.Value) -> ir.Value:
     """Return a value of which a batch of 0 has become one row of zeros."""
-    assert value.dtype is not None
-    missing = b.op("Sub", b.ints(1), b.size(value, 0), dtype=INT64, shape=[1])
-    missing = b.op("Max", missing, b.ints(0), dtype=INT64, shape=[1])
-    shape = b.join(missing, b.size(value, 1), b.size(value, 2))
-    zero = b.array(np.zeros((1, 1, 1)), value.dtype)
-    rows = b.op("Expand", zero, shape, dtype=value.dtype, shape=[None, dim(value, 1), dim(value, 2)])
-    return b.concat([value, rows], 0, [None, dim(value, 1), dim(value, 2)])
+    b, dtype, shape = masks.b, value.dtype, [None, dim(value, 1), dim(value, 2)]
+    assert dtype is not None
+
+    def make() -> ir.Value:
+        missing = b.op("Max", b.op("Sub", b.ints(1), b.size(value, 0), shape=[1]), b.ints(0), shape=[1])
+        sizes = b.join(missing, b.size(value, 1), b.size(value, 2))
+        return b.op("Expand", b.array(np.zeros((1, 1, 1)), dtype), sizes, shape=shape)
+
+    return b.concat([value, masks.shared(("row", dtype), value, (0, 1, 2), make)], 0, shape)
 
 
 def _decomposed(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:

@@ -5,7 +5,6 @@ Shapes: B batch, S sequence, H heads, D size of a head, C elements added to each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +55,12 @@ def widened(
             ones[0] = factor
             key = _joined(b, key, site.kv_heads, site.head_size, masks.key_channels(asked, count))
         else:
-            key = _joined(b, key, site.kv_heads, site.head_size, _filled(b, key, site.kv_heads, np.zeros(count)))
-        query = _joined(b, query, site.q_heads, site.head_size, _filled(b, query, site.q_heads, ones))
+            key = _joined(b, key, site.kv_heads, site.head_size, _filled(masks, key, site.kv_heads, np.zeros(count)))
+        query = _joined(b, query, site.q_heads, site.head_size, _filled(masks, query, site.q_heads, ones))
     if count := sizes.value - site.v_head_size:
-        value = _joined(b, value, site.kv_heads, site.v_head_size, _filled(b, value, site.kv_heads, np.zeros(count)))
+        value = _joined(
+            b, value, site.kv_heads, site.v_head_size, _filled(masks, value, site.kv_heads, np.zeros(count))
+        )
     return query, key, value
 
 
@@ -74,13 +75,17 @@ def narrow(b: SiteBuilder, value: ir.Value, heads: int, size: int, kept: int) ->
     return b.reshape(split, (0, 0, heads * kept), [batch, length, heads * kept])
 
 
-def _filled(b: SiteBuilder, like: ir.Value, heads: int, elements: Sequence[float] | np.ndarray) -> ir.Value:
+def _filled(masks: MaskWriter, like: ir.Value, heads: int, elements: np.ndarray) -> ir.Value:
     """Return [B, S, H, C] that has the same elements everywhere."""
-    dtype, count = like.dtype, len(elements)
+    b, dtype, count = masks.b, like.dtype, len(elements)
     assert dtype is not None
-    shape = b.join(b.size(like, 0), b.size(like, 1), b.ints(heads, count))
-    row = b.array(np.reshape(elements, (1, 1, 1, count)), dtype)
-    return b.op("Expand", row, shape, dtype=dtype, shape=[dim(like, 0), dim(like, 1), heads, count])
+
+    def make() -> ir.Value:
+        shape = b.join(b.size(like, 0), b.size(like, 1), b.ints(heads, count))
+        row = b.array(elements.reshape(1, 1, 1, count), dtype)
+        return b.op("Expand", row, shape, shape=[dim(like, 0), dim(like, 1), heads, count])
+
+    return masks.shared(("filled", heads, *elements, dtype), like, (0, 1), make)
 
 
 def _joined(b: SiteBuilder, value: ir.Value, heads: int, size: int, more: ir.Value) -> ir.Value:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
 import onnx_ir as ir
 
 from ...models.masks import Full, Mask
-from .asked import Asked, parts
+from .asked import Asked, dim, parts
 from .build import SiteBuilder
 from .numbers import channel_factor, fill
 
@@ -74,6 +74,14 @@ class MaskWriter:
         if inputs.past_key is not None:
             keys = self.b.op("Add", past, keys, dtype=INT64, shape=[1])
         return self.b.size(inputs.query, 1), keys, past
+
+    def shared(self, key: Hashable, like: ir.Value, axes: Sequence[int], make: Callable[[], ir.Value]) -> ir.Value:
+        """Return what is made of a key and some sizes of a value alone: once for all values of these sizes."""
+        sizes = [dim(like, axis) for axis in axes]
+        whole = (key, *sizes, like if None in sizes else None)
+        if whole not in self._made:
+            self._made[whole] = make()
+        return self._made[whole]
 
     def _once(self, form: str, asked: Asked, mask: Mask, make: Callable[..., ir.Value], *arguments: object) -> ir.Value:
         lengths = asked.lengths

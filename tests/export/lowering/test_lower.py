@@ -130,10 +130,11 @@ def test_a_mask_that_layers_share_is_made_once() -> None:
         ("cuda", "padding(m)", "Where"),
         ("cuda", "dense(d)", "Where"),
         ("cpu", "prefix(n)", "Min"),
+        ("cuda", "window(3, 0) & padding(m)", "Expand"),
     ):
         counts = []
         for sites in (1, 5):
-            model, found = lowered(Case(mask, sites=sites), target)
+            model, found = lowered(Case(mask, sites=sites, dtype="float16"), target)
             assert len(found) == sites
             counts.append(operators(model).count(operator))
         assert counts[0] == counts[1] > 0
