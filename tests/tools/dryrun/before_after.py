@@ -1,0 +1,140 @@
+"""What optimizing changes, as the table of docs/dryrun.md: ``python -m tests.tools.dryrun.before_after`` writes it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from maskport.export import ExportError, export
+from maskport.export.optimizer import optimize
+from maskport.export.tracing.quiet import collected
+from maskport.models import Causal, Encoder, EncoderLayer, KeyPadding
+from maskport.tools.dryrun import Trace, dryrun
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dryrun.md"
+BEGIN, END = "<!-- made by python -m tests.tools.dryrun.before_after -->\n", "<!-- end -->\n"
+COLUMNS = ["model", "launches", "attention", "mask kernels", "host copies between nodes", "CUDA graph"]
+SM, TARGET, DTYPE = 90, "cuda:sm90", "float16"
+BATCH, LENGTH = 4, 32
+# Real tokens of each row, padded on the right.
+TOKENS = (32, 20, 9, 3)
+LAYERS = (2, 3)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model as it was exported and as it was optimized."""
+
+    before: Trace
+    after: Trace
+
+    def cells(self) -> list[str]:
+        """Return the cells of its line, before and after."""
+        both = (self.before, self.after)
+        columns = ([str(trace.launches) for trace in both], [attention(trace) for trace in both])
+        counts = ([str(mask_kernels(trace)) for trace in both], [str(host_copies(trace)) for trace in both])
+        graph = ["yes" if trace.cuda_graph.capturable else "no" for trace in both]
+        return [" → ".join(cell) for cell in (*columns, *counts, graph)]
+
+
+def attention(trace: Trace) -> str:
+    """Return the attention kernels with their counts."""
+    counts = Counter(site.kernel for site in trace.attention)
+    return ", ".join(f"{count} {kernel}" for kernel, count in counts.items())
+
+
+def mask_kernels(trace: Trace) -> int:
+    """Return how many kernels convert a mask or clean up after one."""
+    return sum(count for name, count in trace.kernels().items() if "Mask" in name)
+
+
+def host_copies(trace: Trace) -> int:
+    """Return the copies between host and device from the first to the last node."""
+    return trace.copies("h2d", inside=True) + trace.copies("d2h", inside=True)
+
+
+def inputs_of(path: Path) -> dict[str, np.ndarray]:
+    """Return tokens, masks and vectors for a model's inputs."""
+    rng = np.random.default_rng(0)
+    given = {}
+    for value in onnx.load(path, load_external_data=False).graph.input:
+        if value.name.endswith("mask"):
+            given[value.name] = (np.arange(LENGTH) < np.array(TOKENS)[:, None]).astype(np.int64)
+        elif value.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+            high = 2 if value.name == "token_type_ids" else 98
+            given[value.name] = rng.integers(0, high, (BATCH, LENGTH))
+        else:
+            width = value.type.tensor_type.shape.dim[-1].dim_value
+            given[value.name] = rng.standard_normal((BATCH, LENGTH, width)).astype(np.float16)
+    return given
+
+
+def pair(before: Path, **options: Any) -> Pair:
+    """Optimize a file and run both dry."""
+    after = before.with_name(f"fast-{before.name}")
+    with collected():
+        optimize(before, after, target=TARGET, dtype=DTYPE, padding_rows="zero", **options)
+        return Pair(dryrun(before, SM, inputs_of(before)), dryrun(after, SM, inputs_of(after)))
+
+
+def reference(folder: Path, name: str, layers: int) -> Path:
+    """Export the reference encoder or decoder in float16."""
+    import torch
+
+    masks = {"encoder": KeyPadding("attention_mask"), "decoder": Causal() & KeyPadding("attention_mask")}
+    module = Encoder(EncoderLayer(64, 4, 128, mask=masks[name], norm_first=name == "decoder"), num_layers=layers).eval()
+    axes: Mapping[int, str] = {0: "batch", 1: "seq"}
+    given = {"src": torch.randn(2, 9, 64), "attention_mask": torch.ones(2, 9, dtype=torch.int64)}
+    path = folder / f"{name}-{layers}.onnx"
+    with collected():
+        export(module, given, path, dynamic_shapes=dict.fromkeys(given, axes), dtype=DTYPE)
+    return path
+
+
+def _lines(folder: Path) -> Iterator[str]:
+    from ...zoo.configs import EXPORTED
+    from ...zoo.models import Zoo
+
+    yield "| " + " | ".join(COLUMNS) + " |"
+    yield "|---" * len(COLUMNS) + "|"
+    for name in ("encoder", "decoder"):
+        pairs = [pair(reference(folder, name, layers)) for layers in LAYERS]
+        a_layer = " → ".join(
+            str(getattr(pairs[1], side).launches - getattr(pairs[0], side).launches) for side in ("before", "after")
+        )
+        yield "| " + " | ".join([f"reference {name}, {LAYERS[0]} layers; a layer {a_layer}", *pairs[0].cells()]) + " |"
+    for name in EXPORTED:
+        model = Zoo(folder)(name)
+        path = model.folder / "half.onnx"
+        module, example, shapes = model.loaded
+        try:
+            with collected():
+                export(module, example, path, dynamic_shapes=shapes, dtype=DTYPE)
+            cells = pair(path).cells()
+        except ExportError as error:
+            said = next(line.strip() for line in str(error).splitlines()[::-1] if line.strip())
+            cells = [f"not made: {said}"[:90].replace("|", "/"), "", "", "", ""]
+        yield "| " + " | ".join([name, *cells]) + " |"
+
+
+def main() -> None:
+    """Measure, and write the table into the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = []
+        for line in _lines(Path(folder)):
+            print(line, flush=True)
+            lines.append(line)
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    table = "\n".join(lines)
+    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
