@@ -23,7 +23,7 @@ from .opset import raise_opset
 from .optimized import Optimized, OptimizedSite
 from .packing import group_segments, pack, padding_masks, zero_padding
 from .packing.exits import Refused
-from .passes import MergeProjectionsPass, clean
+from .passes import MergeProjectionsPass, UniqueNamesPass, clean
 from .precision import to_precision
 from .proof import prove
 from .sites_metadata import claim, read_sites, write_sites
@@ -34,6 +34,7 @@ PADDING_ROWS = ("any", "zero", "keep")
 PACKINGS = ("auto", "graph", "host", "none")
 # The operator set of the newest attention operator that is written.
 OPSET = 24
+HALF = ("float16", "bfloat16")
 
 
 def optimize(
@@ -176,10 +177,11 @@ def _optimize(
     merged = MergeProjectionsPass()(work).modified
     passes_.append(("merge projections", int(merged)))
     unconverted = None
-    if target.dtype is not None:
+    if target.dtype in HALF:
+        UniqueNamesPass()(work)
         unconverted, work = work, to_precision(work, target.dtype)
     passes_.append(("clean", int(clean(work))))
-    passes.NameFixPass()(work)
+    UniqueNamesPass()(work)
     sites = tuple(became[report.name] for report in reports.values() if report.name in became)
     if not sites:
         return Optimized.unchanged(source, str(target), padding_rows, (), ["no attention was rewritten", *notes])

@@ -17,6 +17,7 @@ from .exits import Refused
 from .groups import MICROSOFT, Groups, attend_groups, groups_of_rows, groups_of_segments
 from .member import Member
 from .packer import Packed, Packer, Roles
+from .places import on_all_places
 
 __all__ = ["Device", "group_segments", "split_segments"]
 
@@ -46,7 +47,9 @@ class Device:
         if self.extras and (segments is not None or rest == Causal()):
             raise Refused("an output picks tokens by their place, which may be padding")
         if rest not in (Full(), Causal()) or inputs.bias is not None or inputs.sink is not None:
-            return self._on_all_places(member, inputs, operands), f"{DOMAIN}.{ATTENTION}", "on all places"
+            whole = [self.packer.scattered(operand, Roles(0, 1), zero=False) for operand in operands]
+            _, picked = on_all_places(self.packer, member.node, whole)
+            return picked, f"{DOMAIN}.{ATTENTION}", "on all places"
         build = Builder(site.name)
         groups = self._group(build, inputs, segments)
         values = [operand.value for operand in operands]
@@ -72,20 +75,6 @@ class Device:
                 )
             )
         return self._groups[key]
-
-    def _on_all_places(self, member: Member, inputs: Inputs, operands: Sequence[Packed]) -> ir.Value:
-        """Put the tokens back for an attention that has no packed form, and pick them again."""
-        packer, node = self.packer, member.node
-        roles = Roles(0, 1)
-        whole = [packer.scattered(operand, roles, zero=False) for operand in operands]
-        for value, source in zip(whole, (inputs.query, inputs.key, inputs.value), strict=True):
-            value.shape = source.shape
-        copy = ir.Node(node.domain, node.op_type, [*whole, *node.inputs[3:]], node.attributes.values(), num_outputs=1)
-        copy.metadata_props.update(node.metadata_props)
-        packer.build.add(copy)
-        output = copy.outputs[0]
-        output.dtype, output.shape = node.outputs[0].dtype, node.outputs[0].shape
-        return packer.build.op("GatherND", output, packer.tokens.pair)
 
 
 def group_segments(model: ir.Model, dtype: str | None) -> dict[str, tuple[str, str]]:

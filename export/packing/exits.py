@@ -61,6 +61,7 @@ def leave(
         elif _masks_it(node, exit_.place, padding) or _is_zero_at_padding(p, value, roles, padding):
             if value not in whole:
                 whole[value] = p.scattered(packed, roles, zero=False)
+                whole[value].shape = value.shape
             node.replace_input_with(exit_.place, whole[value])
         else:
             raise Refused(

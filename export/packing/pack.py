@@ -14,6 +14,7 @@ from ...models.masks import Full, KeyPadding, Mask, QueryPadding
 from ..builder import Builder
 from ..lowering.canonical import Inputs, Site, is_site
 from ..lowering.targets import Target
+from ..passes import UniqueNamesPass
 from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.values import NotFollowed
@@ -22,6 +23,7 @@ from .exits import Exit, Refused, leave
 from .groups import MICROSOFT
 from .member import Member
 from .packer import Mismatch, Packed, Packer, Roles
+from .places import on_all_places
 from .rows import Rows
 from .rules import pack_node
 from .tokens import tokens_of, write_extra
@@ -73,7 +75,7 @@ def pack(model: ir.Model, target: Target) -> tuple[ir.Model, list[Packing]]:
             continue
         passes.RemoveUnusedNodesPass()(candidate)
         candidate.graph.sort()
-        passes.NameFixPass()(candidate)
+        UniqueNamesPass()(candidate)
         model = candidate
         results.append(Packing(str(padding), forms))
     return model, results
@@ -111,8 +113,9 @@ def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> 
         if not is_site(node):
             continue
         site, inputs = Site.of(node), Inputs.of(node)
-        lengths = {x.shape(operand)[:2] for operand in (inputs.query, inputs.key, inputs.value)}
-        if site.cross or inputs.past_key is not None or lengths != {shape} or not site.mask.implies(padding):
+        if site.cross or inputs.past_key is not None or not site.mask.implies(padding):
+            continue
+        if {x.shape(operand)[:2] for operand in (inputs.query, inputs.key, inputs.value)} != {shape}:
             continue
         if inputs.tensors.get(name) is not None and inputs.sink is None:
             yield Member(node, site, _residual(site.mask, name, pad))
@@ -158,6 +161,10 @@ def _packed(
         if node in members:
             forms[members[node].site.name] = _pack_attention(packer, members[node], attend)
             continue
+        if is_site(node) and _has_packed_queries(packer, node):
+            copy = _pack_queries(packer, node)
+            exits += [Exit(copy, place) for place in (1, 2) if copy.inputs[place] in packer.packed]
+            continue
         inside = [value for value in node.inputs if value in packer.packed]
         if inside and not _pack_outputs(packer, node):
             exits += [Exit(node, place) for place, value in enumerate(node.inputs) if value in packer.packed]
@@ -189,6 +196,27 @@ def _pack_attention(p: Packer, member: Member, attend: Rows | Device) -> tuple[s
     output = member.node.outputs[0]
     p.note(output, roles, Packed(result, p.shape(output)[2:], by_token=True, inside=True))
     return kernel, why
+
+
+def _has_packed_queries(p: Packer, node: ir.Node) -> bool:
+    """Return whether only an attention's queries, keys and values are packed: each result is one query's."""
+    query = node.inputs[0]
+    rest = node.inputs[3:]
+    known = query is not None and query in p.packed and p.packed[query][0] == Roles(0, 1)
+    return known and len(node.outputs) == 1 and not any(value in p.packed for value in rest if value is not None)
+
+
+def _pack_queries(p: Packer, node: ir.Node) -> ir.Node:
+    """Write an attention of another sequence, or with another mask, on all places."""
+    query, key, value = node.inputs[:3]
+    assert query is not None
+    assert key is not None
+    assert value is not None
+    roles, packed = p.packed[query]
+    copy, picked = on_all_places(p, node, [p.scattered(packed, roles, zero=False), key, value])
+    output = node.outputs[0]
+    p.note(output, roles, Packed(picked, p.shape(output)[2:], by_token=True, inside=True))
+    return copy
 
 
 def _pack_outputs(p: Packer, node: ir.Node) -> bool:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .clean import clean
 from .merge_projections import MergeProjectionsPass
+from .unique_names import UniqueNamesPass
 
-__all__ = ["MergeProjectionsPass", "clean"]
+__all__ = ["MergeProjectionsPass", "UniqueNamesPass", "clean"]
