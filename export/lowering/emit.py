@@ -51,7 +51,8 @@ def _attention(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, 
     masked = mask(asked) if mask else None
     operands = [query, key, value, masked, inputs.past_key, inputs.past_value, lengths]
     outputs = b.operator("Attention", operands, attributes, shapes)
-    return [narrow(b, outputs[0], site.q_heads, v_size, site.v_head_size), *outputs[1:]]
+    shared = kernel.rest == "channel" and site.softcap != 0
+    return [narrow(b, outputs[0], site.q_heads, v_size, site.v_head_size, shared=shared), *outputs[1:]]
 
 
 def _multi_head(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked, provider: str) -> list[ir.Value]:
@@ -97,7 +98,8 @@ def _group_query(b: SiteBuilder, masks: MaskWriter, kernel: Kernel, asked: Asked
         result = b.op(
             "Slice", result, b.ints(0), batch, b.ints(0), dtype=result.dtype, shape=_result_shape(asked, sizes.value)
         )
-    return [narrow(b, result, site.q_heads, sizes.value, site.v_head_size)]
+    shared = kernel.rest == "channel" and site.softcap != 0
+    return [narrow(b, result, site.q_heads, sizes.value, site.v_head_size, shared=shared)]
 
 
 def _total(b: SiteBuilder, query: ir.Value) -> ir.Value:

@@ -138,12 +138,19 @@ def _exact_window(asked: Asked, target: Target) -> str | None:
     return None
 
 
+def _softcap_or_sink(asked: Asked, target: Target) -> str | None:
+    if asked.site.softcap == 0 or asked.inputs.sink is None:
+        return None
+    return "beside a sink the share of keys that a softcap leaves to masked ones can't be told"
+
+
 NEEDS: dict[str, Callable[[Asked, Target], str | None]] = {
     "nonempty batch": _batch_known,
     "keys % 8": _keys_by_eight,
     "room for a masked key": _channel_fits,
     "positive scale": _positive_scale,
     "exact window": _exact_window,
+    "softcap or sink": _softcap_or_sink,
 }
 
 _ATTENTION = {
@@ -181,19 +188,19 @@ def _table() -> tuple[Kernel, ...]:
         attention("causal", "none", "softcap groups past presents cross"),
         # With causal these would be counted from the last key.
         attention("none", "lengths", "softcap groups cross", opset=24),
-        # A softcap would bound what tells a masked key.
-        attention("none", "channel", "groups cross", channel),
-        attention("causal", "channel", "groups cross", channel),
+        attention("none", "channel", "softcap groups cross", channel),
+        attention("causal", "channel", "softcap groups cross", channel),
         attention("none", "none", "softcap groups past presents cross bias", own_bias=True),
         attention("causal", "none", "softcap groups past presents cross bias", own_bias=True),
+        # Below a softcap a bias could bring the shares of keys near 0.
         attention("none", "channel", "groups cross bias", channel, own_bias=True),
         attention("causal", "channel", "groups cross bias", channel, own_bias=True),
         multi_head("none", "none", "cross"),
         multi_head("causal", "none", ""),
         group_query("causal", "none", "softcap sink groups"),
         group_query("local", "none", "softcap sink groups", local),
-        group_query("causal", "channel", "sink groups", channel),
-        group_query("local", "channel", "sink groups", channel + local),
+        group_query("causal", "channel", "softcap sink groups", (*channel, "softcap or sink")),
+        group_query("local", "channel", "softcap sink groups", (*channel, *local, "softcap or sink")),
         multi_head("none", "key mask", "cross"),
         multi_head("causal", "key mask", ""),
         attention("any", "bool", "softcap groups past presents cross"),

@@ -62,6 +62,10 @@ class MaskWriter:
         rest = parts(asked.mask).rest
         return self._once("key channels", asked, rest, self._key_channels, count, asked.dtype, asked.site.scale)
 
+    def shares(self, asked: Asked) -> ir.Value:
+        """Return [B, K, G, 1]: 1 for a key that may be attended, else 0."""
+        return self._once("shares", asked, parts(asked.mask).rest, self._shares)
+
     def attend(self, asked: Asked, mask: Mask) -> ir.Value:
         """Return a mask as bool of rank 4, broadcastable to [B, H, Q, K]."""
         return self._once("attend", asked, mask, self._attend)
@@ -164,6 +168,12 @@ class MaskWriter:
             given = b.op("Add", given, b.ints(int(match[1].replace(" ", ""))), dtype=INT64, shape=[batch])
         at_least = b.op("Max", given, b.ints(least), dtype=INT64, shape=[batch])
         return b.op("Min", at_least, self.sizes(asked)[1], dtype=INT64, shape=[batch])
+
+    def _shares(self, asked: Asked, mask: Mask) -> ir.Value:
+        b, lengths, dtype, heads = self.b, asked.lengths, asked.inputs.query.dtype, asked.site.kv_heads
+        assert dtype is not None
+        kept = b.op("Unsqueeze", b.cast(self._by_key(asked, mask), dtype), b.ints(2, 3))
+        return b.op("Expand", kept, b.ints(1, 1, heads, 1), shape=[lengths.batch, lengths.keys, heads, 1])
 
     def _key_channels(self, asked: Asked, mask: Mask, count: int, element: str, scale: float) -> ir.Value:
         b, lengths, dtype = self.b, asked.lengths, asked.inputs.query.dtype

@@ -124,6 +124,19 @@ def test_a_channel_hides_keys_from_extreme_scores(target: str, scale: float) -> 
     check(case, model, feeds, by=run)
 
 
+@pytest.mark.parametrize("mask", ["padding(m)", "causal & padding(m)", "window(3, 0) & padding(m)"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("softcap", [0.5, 50.0])
+def test_below_a_softcap_masked_keys_weigh_nothing(mask: str, dtype: str, softcap: float) -> None:
+    case = Case(mask, kv_heads=2, v_head_size=6, softcap=softcap, dtype=dtype, sites=2)
+    model, (site, _) = lowered(case, "cuda:sm90")
+    assert "as a channel" in site.why or (dtype == "float32" and "window" in mask)
+    for length, pattern in itertools.product((1, 7, 40), PATTERNS):
+        feeds = case.feeds(3, length, pattern=pattern)
+        check(case, model, feeds, by=run_twins)
+        check(case, model, feeds)
+
+
 def test_a_mask_that_layers_share_is_made_once() -> None:
     for target, mask, operator in (
         ("cpu", "causal & padding(m)", "Range"),
