@@ -1,7 +1,7 @@
 """Attention of tokens in groups, on CUDA: rows of a batch, or the segments in them, each of its own length.
 
-Without a causal mask, tokens stay side by side and groups are cumulative lengths (PackedMultiHeadAttention), with
-no mask and no padding. Else they are put in rows that are padded on the right, where a causal mask needs none for padding.
+Without a causal mask, tokens stay side by side and groups are cumulative lengths (PackedMultiHeadAttention), with no
+mask and no padding. Else they are put in rows that are padded on the right, where causal is all that a mask says.
 
 Shapes: T tokens, G groups, L the most tokens that a group may have, E = H * D.
 """
