@@ -11,12 +11,14 @@ from typing import Any
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
+from ..models.masks import Mask
 from . import repairs
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION
 from .errors import OptimizeError
 from .files import prepare, save
-from .inspector import SiteReport, find_attention, load_model
+from .inspector import Attention, SiteReport, find_attention, load_model
 from .lowering.canonical import canonicalize
+from .lowering.facts import Grants
 from .lowering.lower import Lowered, lower
 from .lowering.targets import Target, TargetError
 from .opset import raise_opset
@@ -25,8 +27,9 @@ from .packing import group_segments, pack, padding_masks, zero_padding
 from .packing.exits import Refused
 from .passes import MergeProjectionsPass, UniqueNamesPass, clean
 from .precision import to_precision
-from .proof import prove
+from .proof import Proof, prove
 from .sites_metadata import claim, read_sites, write_sites
+from .symbolic.sites import Site
 
 __all__ = ["PACKINGS", "PADDING_ROWS", "optimize"]
 
@@ -134,62 +137,44 @@ def _optimize(
     packing: str,
     check: bool,
 ) -> Optimized:
-    work = source.clone()
-    passes_: list[tuple[str, int]] = []
-    notes: list[str] = []
-    if repair:
-        passes_ += [(f"repair {name}", number) for name, number in repairs.apply(work, repair).items()]
+    try:
+        Grants(assume, source)
+    except ValueError as error:
+        raise OptimizeError(str(error)) from error
+    made = _Making(target, padding_rows)
+    source, work = made.repaired(source, repair)
     passes.InlinePass()(work)
     if (reason := raise_opset(work, OPSET)) is not None:
-        notes.append(f"the operator set stays {work.opset_imports.get('', 0)}: {reason}")
+        made.notes.append(f"the operator set stays {work.opset_imports.get('', 0)}: {reason}")
     attention = find_attention(work)
-    reports = {report.name: report for report in attention.reports.values()}
-    _, refused = canonicalize(work, attention.sites, attention.names)
-    notes += [f"{name} is left as it is: {reason}" for name, reason in refused.items()]
-    notes += [
-        f"{found.node} is left as it is: {found.reason}" for found in attention.reasons.values() if found.attention
-    ]
-    became: dict[str, OptimizedSite] = {}
+    made.reports = {report.name: report for report in attention.reports.values()}
+    made.canonicalize(work, attention)
     paddings = padding_masks(work)
-    packed_masks: set[str] = set()
     if packing != "none" and padding_rows != "keep":
-        work, packings = pack(work, target)
-        packed_masks = {packed.mask for packed in packings if packed.sites}
-        for packed in packings:
-            if packed.why_not is not None:
-                notes.append(f"tokens of `{packed.mask}` are not packed: {packed.why_not}")
-            for name, form in packed.sites.items():
-                became[name] = _site(reports[name], *form)
-        passes_.append(("pack", len(became)))
+        work, paddings = made.packed(work, paddings)
     if padding_rows == "zero":
-        try:
-            left = [padding for padding in paddings if str(padding) not in packed_masks]
-            passes_.append(("zero padding rows", zero_padding(work, left)))
-        except Refused as error:
-            raise OptimizeError(f"padding_rows='zero' can't be kept: {error}; give 'any' or 'keep'") from error
+        made.zero(work, paddings)
     if target.provider == "cuda" and work.opset_imports.get("", 0) >= OPSET:
         grouped = group_segments(work, target.dtype)
-        became |= {name: _site(reports[name], *form) for name, form in grouped.items()}
-        passes_.append(("group segments", len(grouped)))
+        made.became |= {name: made.site(name, *form) for name, form in grouped.items()}
+        made.count("group segments", len(grouped))
     lowered = lower(work, target, padding_rows=padding_rows, assume=assume)
-    passes_.append(("lower", len(lowered)))
-    became |= {one.name: _site(reports[one.name], one.kernel, one.why, one.refused) for one in lowered}
-    merged = MergeProjectionsPass()(work).modified
-    passes_.append(("merge projections", int(merged)))
+    made.became |= {one.name: made.site(one.name, one.kernel, one.why, one.refused) for one in lowered}
+    made.count("lower", len(lowered))
+    if not made.became and not made.was_repaired:
+        notes = ["no attention was rewritten", *made.notes]
+        return Optimized.unchanged(source, str(target), padding_rows, (), notes)
+    made.count("merge projections", int(MergeProjectionsPass()(work).modified))
     unconverted = None
     if target.dtype in HALF:
         UniqueNamesPass()(work)
-        unconverted, work = work, to_precision(work, target.dtype)
-    passes_.append(("clean", int(clean(work))))
+        unconverted, work = work, to_precision(work, str(target.dtype))
+    made.count("clean", int(clean(work)))
     UniqueNamesPass()(work)
-    sites = tuple(became[report.name] for report in reports.values() if report.name in became)
-    if not sites:
-        return Optimized.unchanged(source, str(target), padding_rows, (), ["no attention was rewritten", *notes])
-    assumes = _assumptions(source, reports, lowered, sites)
-    _describe(source, work, target, padding_rows, reports, sites, assumes)
+    assumes = _assumptions(source, made.reports, lowered, made.sites)
     proof = None
     if check:
-        masks = [report.mask for report in reports.values()]
+        masks = [report.mask for report in made.reports.values()]
         proof = prove(
             source,
             work,
@@ -199,27 +184,109 @@ def _optimize(
             dtype=target.dtype,
             unconverted=unconverted,
         )
-        options = {"target": str(target), "dtype": target.dtype, "padding_rows": padding_rows}
-        certificate = proof.certificate() | {"optimized": options}
-        work.metadata_props[CERTIFICATE_KEY] = json.dumps(certificate)
-    return Optimized(
-        None,
-        work,
-        str(target),
-        target.dtype,
-        padding_rows,
-        sites,
-        tuple(passes_),
-        tuple(assumes),
-        "not run" if proof is None else proof.checked,
-        proof,
-        True,
-        tuple(notes),
-    )
+    made.describe(work, assumes, proof)
+    return made.result(work, assumes, proof)
 
 
-def _site(report: SiteReport, kernel: str, why: str, refused: dict[str, list[str]] | None = None) -> OptimizedSite:
-    return OptimizedSite(report.name, str(report.mask), report.form, kernel, why, refused or {})
+class _Making:
+    """What was done so far, and to which attention."""
+
+    def __init__(self, target: Target, padding_rows: str) -> None:
+        self.target, self.padding_rows = target, padding_rows
+        self.passes: list[tuple[str, int]] = []
+        self.notes: list[str] = []
+        self.reports: dict[str, SiteReport] = {}
+        self.became: dict[str, OptimizedSite] = {}
+        self.was_repaired = False
+
+    def count(self, name: str, number: int) -> None:
+        """Note how much a pass did."""
+        self.passes.append((name, number))
+
+    @property
+    def sites(self) -> tuple[OptimizedSite, ...]:
+        """What was rewritten, in the source's order."""
+        return tuple(self.became[name] for name in self.reports if name in self.became)
+
+    def site(self, name: str, kernel: str, why: str, refused: dict[str, list[str]] | None = None) -> OptimizedSite:
+        """Return what an attention became."""
+        report = self.reports[name]
+        return OptimizedSite(name, str(report.mask), report.form, kernel, why, refused or {})
+
+    def repaired(self, source: ir.Model, names: Sequence[str]) -> tuple[ir.Model, ir.Model]:
+        """Return what the result must do the same as, and a copy with the repairs that were asked for."""
+        work = source.clone()
+        done = repairs.apply(work, names) if names else {}
+        for name, number in done.items():
+            self.count(f"repair {name}", number)
+        for name, number in repairs.offered(work).items():
+            summary = repairs.REPAIRS[name].summary
+            self.notes.append(f"a repair is offered, {name} (nodes: {number}): it would {summary}")
+        self.was_repaired = any(done.values())
+        changes = any(number and repairs.REPAIRS[name].changes_meaning for name, number in done.items())
+        return (work.clone() if changes else source), work
+
+    def canonicalize(self, work: ir.Model, attention: Attention) -> None:
+        """Make attention canonical where what its mask takes for granted can be checked at run time."""
+        given = {value.name for value in work.graph.inputs}
+        refused: dict[str, str] = {}
+        taken: list[Site] = []
+        for site in attention.sites:
+            hidden = [(tensor, check) for tensor, check in site.assumes if tensor not in given]
+            if hidden:
+                tensor, check = hidden[0]
+                refused[attention.names[site.node]] = f"{tensor!r} must be {check}, and is no input that can be checked"
+            else:
+                taken.append(site)
+        refused |= canonicalize(work, taken, attention.names)[1]
+        refused |= {found.node: found.reason for found in attention.reasons.values() if found.attention}
+        self.notes += [f"{name} is left as it is: {reason}" for name, reason in refused.items()]
+
+    def packed(self, work: ir.Model, paddings: Sequence[Mask]) -> tuple[ir.Model, list[Mask]]:
+        """Pack tokens; return the model, and the padding masks whose tokens are not packed."""
+        work, packings = pack(work, self.target)
+        for packing in packings:
+            if packing.why_not is not None:
+                self.notes.append(f"tokens of `{packing.mask}` are not packed: {packing.why_not}")
+            self.became |= {name: self.site(name, *form) for name, form in packing.sites.items()}
+        self.count("pack", len(self.became))
+        done = {packing.mask for packing in packings if packing.sites}
+        return work, [padding for padding in paddings if str(padding) not in done]
+
+    def zero(self, work: ir.Model, paddings: Sequence[Mask]) -> None:
+        """Set padding rows of the outputs to zero where packing does not."""
+        try:
+            self.count("zero padding rows", zero_padding(work, paddings))
+        except Refused as error:
+            raise OptimizeError(f"padding_rows='zero' can't be kept: {error}; give 'any' or 'keep'") from error
+
+    def describe(self, work: ir.Model, assumes: Sequence[dict[str, Any]], proof: Proof | None) -> None:
+        """Write what the file says of itself."""
+        kernels = {site.name: site.kernel for site in self.sites}
+        write_sites(work, [claim(report, kernels.get(name)) for name, report in self.reports.items()])
+        if assumes:
+            entries = [{"axis": -1, **entry} for entry in assumes]
+            work.metadata_props[ASSUMES_KEY] = json.dumps({"version": METADATA_VERSION, "assumes": entries})
+        options = {"target": str(self.target), "dtype": self.target.dtype, "padding_rows": self.padding_rows}
+        certificate = {"version": METADATA_VERSION} if proof is None else proof.certificate()
+        work.metadata_props[CERTIFICATE_KEY] = json.dumps(certificate | {"optimized": options})
+
+    def result(self, work: ir.Model, assumes: Sequence[dict[str, Any]], proof: Proof | None) -> Optimized:
+        """Return what was made."""
+        return Optimized(
+            None,
+            work,
+            str(self.target),
+            self.target.dtype,
+            self.padding_rows,
+            self.sites,
+            tuple(self.passes),
+            tuple(assumes),
+            "not run" if proof is None else proof.checked,
+            proof,
+            True,
+            tuple(self.notes),
+        )
 
 
 def _assumptions(
@@ -236,22 +303,3 @@ def _assumptions(
     for entry in [*written, *read, *(entry for one in lowered for entry in one.assumes)]:
         found.setdefault((entry["input"], entry["check"], entry.get("axis")), entry)
     return list(found.values())
-
-
-def _describe(
-    source: ir.Model,
-    work: ir.Model,
-    target: Target,
-    padding_rows: str,
-    reports: dict[str, SiteReport],
-    sites: Sequence[OptimizedSite],
-    assumes: Sequence[dict[str, Any]],
-) -> None:
-    """Write what the file says of itself."""
-    kernels = {site.name: site.kernel for site in sites}
-    write_sites(work, [claim(report, kernels.get(name)) for name, report in reports.items()])
-    if assumes:
-        entries = [{"axis": -1, **entry} for entry in assumes]
-        work.metadata_props[ASSUMES_KEY] = json.dumps({"version": METADATA_VERSION, "assumes": entries})
-    options = {"target": str(target), "dtype": target.dtype, "padding_rows": padding_rows}
-    work.metadata_props[CERTIFICATE_KEY] = json.dumps({"version": METADATA_VERSION, "optimized": options})
