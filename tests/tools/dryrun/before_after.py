@@ -117,9 +117,8 @@ def _lines(folder: Path) -> Iterator[str]:
             with collected():
                 export(module, example, path, dynamic_shapes=shapes, dtype=DTYPE)
             cells = pair(path).cells()
-        except ExportError as error:
-            said = next(line.strip() for line in str(error).splitlines()[::-1] if line.strip())
-            cells = [f"not made: {said}"[:90].replace("|", "/"), "", "", "", ""]
+        except ExportError:
+            cells = ["no export in float16", *[""] * (len(COLUMNS) - 2)]
         yield "| " + " | ".join([name, *cells]) + " |"
 
 
