@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "like", "take_over"]
 
 
 class Builder:
@@ -35,6 +35,7 @@ class Builder:
     def op(
         self,
         name: str,
+        /,
         *inputs: ir.Value | None,
         domain: str = "",
         dtype: ir.DataType | None = None,
@@ -51,6 +52,7 @@ class Builder:
         self,
         number: int,
         name: str,
+        /,
         *inputs: ir.Value | None,
         domain: str = "",
         dtype: ir.DataType | None = None,
@@ -62,7 +64,7 @@ class Builder:
         source = next((v for v in inputs if v is not None), None)
         found = dtype if dtype is not None else source.dtype if source is not None else None
         for value in node.outputs:
-            value.dtype = found
+            value.type = None if found is None else ir.TensorType(found)
         return node.outputs
 
     def constant(self, array: Any, dtype: Any = None) -> ir.Value:
@@ -93,3 +95,19 @@ class Builder:
     def graph(self, outputs: Sequence[ir.Value], inputs: Sequence[ir.Value] = (), name: str = "branch") -> ir.Graph:
         """Return the nodes as the body of another node."""
         return ir.Graph(list(inputs), list(outputs), nodes=self.nodes, name=name)
+
+
+def like(value: ir.Value, source: ir.Value) -> ir.Value:
+    """Give a value the type and the shape of another, and return it."""
+    # Copies of a model share type objects, so that a type must not be changed where it is.
+    value.type = None if source.dtype is None else ir.TensorType(source.dtype)
+    value.shape = source.shape
+    return value
+
+
+def take_over(old: ir.Value, new: ir.Value) -> None:
+    """Let a value take another's place, and its name if it is an output of the model."""
+    name, is_output = old.name, old.is_graph_output()
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    if is_output:
+        old.name, new.name = f"{name}.source", name

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ...models.masks import Mask
+from ..builder import Builder, like, take_over
+from ..sites_metadata import SITE_KEY
 from ..symbolic import rules, sites
 from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter, deep_stack
@@ -67,7 +69,7 @@ class Site:
     empty_rows: str
     cross: bool
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> dict[str, Any]:
         """Return the node's attributes."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         tensors = values.pop("tensors")
@@ -104,7 +106,12 @@ class Inputs:
         # Inputs that are left out at the end need not be there.
         given = [*node.inputs, *[None] * (len(FIXED_INPUTS) - len(node.inputs))]
         fixed, rest = given[: len(FIXED_INPUTS)], given[len(FIXED_INPUTS) :]
-        return cls(*fixed, dict(zip(names, rest, strict=True)))  # type: ignore[arg-type]
+        tensors = {name: value for name, value in zip(names, rest, strict=True) if value is not None}
+        query, key, value, bias, sink, past_key, past_value = fixed
+        assert query is not None
+        assert key is not None
+        assert value is not None
+        return cls(query, key, value, bias, sink, past_key, past_value, tensors)
 
 
 def is_site(node: ir.Node) -> bool:
@@ -234,7 +241,10 @@ def _sink(site: sites.Site) -> ir.Value | None:
     x, sink, axes = site.interpreter, site.read.sink, site.axes
     index = (axes.h,) if len(x.shape(sink)) == 1 else (axes.b, axes.h, axes.q, t.ZERO)
     for place in places(x, sink, index):
-        if place.index == (axes.h,) and place.scale == 1:
+        # One number for each head, whatever axes of length 1 are around.
+        shape = x.shape(place.value)
+        heads = [i for i, n in zip(place.index, shape, strict=True) if t.fixed(n) != 1]
+        if place.scale == 1 and heads == [axes.h]:
             return place.value
     raise NotFollowed(f"its sink {describe(sink)} is not one number for each head")
 
@@ -242,116 +252,96 @@ def _sink(site: sites.Site) -> ir.Value | None:
 def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
     """Put the canonical node before what makes the result, and let it make the result."""
     operands, described = plan.operands, plan.site
-    tape = ir.tape.Tape()
+    b = Builder()
+    cache = operands.cache
     inputs: list[ir.Value | None] = [
-        _to_bse(tape, operands.query, described.q_heads, described.head_size),
-        _to_bse(tape, operands.key, described.kv_heads, described.head_size),
-        _to_bse(tape, operands.value, described.kv_heads, described.v_head_size),
-        _joined_bias(tape, site.interpreter, plan.bias, described.q_heads),
-        plan.sink,
-        operands.cache and operands.cache.past_key,
-        operands.cache and operands.cache.past_value,
+        _to_bse(b, operands.query, described.q_heads, described.head_size),
+        _to_bse(b, operands.key, described.kv_heads, described.head_size),
+        _to_bse(b, operands.value, described.kv_heads, described.v_head_size),
+        _joined_bias(b, site.interpreter, plan.bias, described.q_heads),
+        None if plan.sink is None else b.op("Reshape", plan.sink, b.ints(-1), shape=[described.q_heads]),
+        None if cache is None else cache.past_key,
+        None if cache is None else cache.past_value,
         *plan.tensors,
     ]
-    output, *presents = tape.op_multi_out(
-        ATTENTION, inputs, described.attributes(), num_outputs=1 if operands.cache is None else 3, domain=DOMAIN
-    )
-    node = output.producer()
-    assert node is not None
-    output.dtype, output.shape = operands.result.value.dtype, ir.Shape(plan.result_dims)
-    node.metadata_props["maskport.site"] = described.name
     replaced = operands.result.value
-    made = _from_bse(tape, output, operands.result, described)
-    made.dtype, made.shape = replaced.dtype, replaced.shape
-    producer = replaced.producer()
+    output, *presents = b.outputs(
+        1 if cache is None else 3,
+        ATTENTION,
+        *inputs,
+        domain=DOMAIN,
+        dtype=replaced.dtype,
+        **described.attributes(),
+    )
+    output.shape = ir.Shape(plan.result_dims)
+    node, producer = output.producer(), replaced.producer()
+    assert node is not None
     assert producer is not None
     assert producer.graph is not None
-    for new in tape.nodes:
+    node.metadata_props[SITE_KEY] = described.name
+    made = like(_from_bse(b, output, operands.result, described), replaced)
+    for new in b.nodes:
         new.metadata_props.update({k: v for k, v in site.node.metadata_props.items() if k.startswith("pkg.")})
-    producer.graph.insert_before(producer, tape.nodes)
-    _take_over(replaced, made)
-    if operands.cache is not None:
-        for old, new in zip((operands.cache.present_key, operands.cache.present_value), presents, strict=True):
+    producer.graph.insert_before(producer, b.nodes)
+    take_over(replaced, made)
+    if cache is not None:
+        for old, new_value in zip((cache.present_key, cache.present_value), presents, strict=True):
             if old is not None:
-                new.dtype, new.shape = old.dtype, old.shape
-                _take_over(old, new)
+                take_over(old, like(new_value, old))
     return node
 
 
-def _take_over(old: ir.Value, new: ir.Value) -> None:
-    """Let a value take another's place, and its name if it is an output of the model."""
-    name = old.name
-    is_output = old.is_graph_output()
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-    if is_output:
-        old.name, new.name = f"{name}.source", name
-
-
-def _ints(tape: ir.tape.Tape, *numbers: int) -> ir.Value:
-    return tape.op("Constant", [], {"value_ints": list(numbers)})
-
-
-def _to_bse(tape: ir.tape.Tape, located: Located, heads: int, size: int) -> ir.Value:
+def _to_bse(b: Builder, located: Located, heads: int, size: int) -> ir.Value:
     """Return [B, S, H * D] of an operand."""
     value, layout = located.value, located.layout
     if layout in ("BSE", "BSD"):
         return value
-    dims: Sequence[int | ir.SymbolicDim | None] = value.shape if value.shape is not None else ()
-    dtype = value.dtype
-    batch: object = dims[0] if dims else None
-    length: object = dims[1 if layout != "BHSD" else 2] if dims else None
+    dims = list(value.shape) if value.shape is not None else [None] * 4
+    batch, length = dims[0], dims[2 if layout == "BHSD" else 1]
     if layout == "(BH)SD":
-        shape = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
-        value, batch = tape.op("Reshape", [value, shape]), None
+        rest = b.op("Shape", value, dtype=ir.DataType.INT64, start=1)
+        value, batch = b.op("Reshape", value, b.join(b.ints(-1, heads), rest)), None
     if layout != "BSHD":
-        value = tape.op("Transpose", [value], {"perm": [0, 2, 1, 3]})
-    value = tape.op("Reshape", [value, _ints(tape, 0, 0, heads * size)])
-    value.dtype, value.shape = dtype, ir.Shape([batch, length, heads * size])  # type: ignore[list-item]
-    return value
+        value = b.op("Transpose", value, perm=[0, 2, 1, 3])
+    return b.op("Reshape", value, b.ints(0, 0, heads * size), shape=[batch, length, heads * size])
 
 
-def _from_bse(tape: ir.tape.Tape, value: ir.Value, result: Result, site: Site) -> ir.Value:
+def _from_bse(b: Builder, value: ir.Value, result: Result, site: Site) -> ir.Value:
     """Return the result in the layout that it had."""
     if result.layout in ("BSE", "BSD"):
         return value
-    dtype = value.dtype
     if result.layout == "(BS)E":
-        return tape.op("Reshape", [value, _ints(tape, -1, site.q_heads * site.v_head_size)])
-    value = tape.op("Reshape", [value, _ints(tape, 0, 0, site.q_heads, site.v_head_size)])
-    value.dtype = dtype
+        return b.op("Reshape", value, b.ints(-1, site.q_heads * site.v_head_size))
+    value = b.op("Reshape", value, b.ints(0, 0, site.q_heads, site.v_head_size))
     if result.layout != "BSHD":
-        value = tape.op("Transpose", [value], {"perm": [0, 2, 1, 3]})
-        value.dtype = dtype
+        value = b.op("Transpose", value, perm=[0, 2, 1, 3])
     if result.layout == "(BH)SD":
-        shape = tape.op("Concat", [_ints(tape, -1), tape.op("Shape", [value], {"start": 2})], {"axis": 0})
-        value = tape.op("Reshape", [value, shape])
+        rest = b.op("Shape", value, dtype=ir.DataType.INT64, start=2)
+        value = b.op("Reshape", value, b.join(b.ints(-1), rest))
     return value
 
 
-def _joined_bias(
-    tape: ir.tape.Tape, x: Interpreter, parts: Sequence[tuple[ir.Value, bool]], heads: int
-) -> ir.Value | None:
+def _joined_bias(b: Builder, x: Interpreter, parts: Sequence[tuple[ir.Value, bool]], heads: int) -> ir.Value | None:
     """Return the sum of biases, [B or 1, H or 1, Q or 1, K or 1]."""
     total: ir.Value | None = None
     lengths: Index = ()
     for value, holds_fills in parts:
         part, shape = value, x.shape(value)
         if len(shape) == 3 and t.fixed(shape[0]) != 1:
-            dims = tape.op("Concat", [_ints(tape, -1, heads), tape.op("Shape", [value], {"start": 1})], {"axis": 0})
-            part = tape.op("Reshape", [value, dims])
             batch = t.exact_quotient(shape[0], t.integer(heads))
             if batch is None:
                 raise NotFollowed(f"the bias {describe(value)} is not one matrix for each head")
+            rest = b.op("Shape", value, dtype=ir.DataType.INT64, start=1)
+            part = b.op("Reshape", value, b.join(b.ints(-1, heads), rest))
             shape = (batch, t.integer(heads), *shape[1:])
         elif len(shape) < 4:
-            part = tape.op("Unsqueeze", [value, _ints(tape, *range(4 - len(shape)))])
+            part = b.op("Unsqueeze", value, b.ints(*range(4 - len(shape))))
             shape = (*[t.ONE] * (4 - len(shape)), *shape)
         if holds_fills and value.dtype is not None:
-            lowest = np.asarray(LOWEST.get(value.dtype, -1e30), value.dtype.numpy())
-            part = tape.op("Max", [part, tape.op("Constant", [], {"value": ir.tensor(lowest)})])
+            part = b.op("Max", part, b.constant(LOWEST.get(value.dtype, -1e30), value.dtype.numpy()))
         if total is not None:
-            part, shape = tape.op("Add", [total, part]), rules.broadcast_shape([lengths, shape])
+            part, shape = b.op("Add", total, part), rules.broadcast_shape([lengths, shape])
         if part is not value:
-            part.dtype, part.shape = value.dtype, ir.Shape([_dim(n) for n in shape])
+            part.shape = ir.Shape([_dim(n) for n in shape])
         total, lengths = part, shape
     return total

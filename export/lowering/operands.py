@@ -439,8 +439,8 @@ def _result(site: Site, output: ir.Value, index: Index, e: Term, size: int) -> R
         value = uses[0][0].outputs[0]
     if best is not None:
         return best
-    for name, layout in LAYOUTS.items():
-        fits = layout(axes.b, axes.h, axes.q, e, site.q_heads, size)
+    for name, element in LAYOUTS.items():
+        fits = element(axes.b, axes.h, axes.q, e, site.q_heads, size)
         if name != "BSE" and (name != "BSD" or site.q_heads == 1) and index == fits:
             return Result(output, name)
     raise NotFollowed("its result is laid out in a way that is not known")

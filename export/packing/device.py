@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from ...models.masks import Causal, Full, Mask
-from ..builder import Builder
+from ..builder import Builder, like
 from ..lowering.canonical import ATTENTION, DOMAIN, Inputs, Site, is_site
 from ..sites_metadata import SITE_KEY
 from ..symbolic.interpreter import Interpreter
@@ -113,7 +113,7 @@ def group_segments(model: ir.Model, dtype: str | None) -> dict[str, tuple[str, s
             )
         ]
         result, kernel = attend_groups(build, groups[tensor], site, rest == Causal(), flat, dtype)
-        made = build.op("Reshape", result, build.join(batch, length, build.ints(-1)), shape=node.outputs[0].shape)
+        made = like(build.op("Reshape", result, build.join(batch, length, build.ints(-1))), node.outputs[0])
         made.producer().metadata_props[SITE_KEY] = site.name  # type: ignore[union-attr]
         model.graph.insert_before(node, build.nodes)
         ir.convenience.replace_all_uses_with(node.outputs[0], made, replace_graph_outputs=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from ...models.masks import Causal, Full, Mask
+from ..builder import like, take_over
 from ..lowering.canonical import Inputs, Site, is_site
 from ..symbolic import rules
 from ..symbolic import terms as t
@@ -71,11 +72,7 @@ def leave(
     for output in list(graph.outputs):
         if output in p.packed:
             roles, packed = p.packed[output]
-            made = p.scattered(packed, roles, zero=True)
-            made.dtype, made.shape = output.dtype, output.shape
-            name = output.name
-            ir.convenience.replace_all_uses_with(output, made, replace_graph_outputs=True)
-            output.name, made.name = f"{name}.all_rows", name
+            take_over(output, like(p.scattered(packed, roles, zero=True), output))
     return tuple(dict.fromkeys(places))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from ..builder import like
 from .packer import Packer
 
 __all__ = ["on_all_places"]
@@ -30,6 +31,5 @@ def on_all_places(packer: Packer, node: ir.Node, operands: Sequence[ir.Value]) -
     copy = ir.Node(node.domain, node.op_type, [*operands, *node.inputs[3:]], node.attributes.values(), num_outputs=1)
     copy.metadata_props.update(node.metadata_props)
     packer.build.add(copy)
-    output = copy.outputs[0]
-    output.dtype, output.shape = node.outputs[0].dtype, node.outputs[0].shape
+    output = like(copy.outputs[0], node.outputs[0])
     return copy, packer.build.op("GatherND", output, packer.tokens.pair)

@@ -87,31 +87,11 @@ class Points:
         self.build, self.tensors, self.tokens = build, tensors, tokens
         self.queries, self.keys, self.row_index = queries, keys, row
         self.true = Number(build, build.constant([[[[True]]]], bool))
+        self.q = Number(build, build.op("Unsqueeze", queries, build.ints(0, 1, 3)))
+        # There is no cache.
+        self.p = self.q
+        self.k = Number(build, build.op("Unsqueeze", keys, build.ints(0, 1, 2)))
         self._loads: dict[tuple[str, str], Number] = {}
-        self._positions: dict[str, Number] = {}
-
-    def _position(self, name: str) -> Number:
-        if name not in self._positions:
-            b = self.build
-            value = self.queries if name == "q" else self.keys
-            axes = b.ints(0, 1, 3) if name == "q" else b.ints(0, 1, 2)
-            self._positions[name] = Number(b, b.op("Unsqueeze", value, axes))
-        return self._positions[name]
-
-    @property
-    def q(self) -> Number:
-        """Positions of queries, [1, 1, N, 1]."""
-        return self._position("q")
-
-    @property
-    def p(self) -> Number:
-        """The same: there is no cache."""
-        return self._position("q")
-
-    @property
-    def k(self) -> Number:
-        """Positions of keys, [1, 1, 1, M]."""
-        return self._position("k")
 
     def load(self, name: str, axes: str) -> Number:
         """Return a tensor of the mask at the points."""

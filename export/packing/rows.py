@@ -125,7 +125,10 @@ def _kernel(
 ) -> ir.Value:
     """Write the attention of [B, N, E], whose mask is what `points` says of the residual."""
     causal = residual == Causal()
-    mask = None if causal or residual == Full() else evaluate(residual._expr, points)
+    mask = None
+    if not causal and residual != Full():
+        assert points is not None
+        mask = evaluate(residual._expr, points)
     added = _mask_input(b, points, None if mask is None else mask.value, bias, operands.query.dtype)
     if sink is not None:
         return _with_sink(b, site, operands, causal, added, sink)

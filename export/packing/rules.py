@@ -6,6 +6,7 @@ packed values; None says that it does not commute. Everything a rule relies on i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
@@ -83,7 +84,7 @@ def _again(
     made.metadata_props.update(node.metadata_props)
     p.build.add(made)
     for old, fresh in zip(node.outputs, made.outputs, strict=True):
-        fresh.dtype = old.dtype
+        fresh.type = None if old.dtype is None else ir.TensorType(old.dtype)
     place = output.index()
     assert place is not None
     return made.outputs[place]
@@ -378,12 +379,11 @@ def _rotary(p: Packer, node: ir.Node, value: ir.Value, roles: Roles) -> Packed |
     if roles != (Roles(0, 2) if len(shape) == 4 else Roles(0, 1)):
         return None
     packed = p.pull(data, roles)
-    sizes = [t.fixed(n) for n in packed.rest]
-    if None in sizes or not packed.by_token:
+    sizes = [n for n in map(t.fixed, packed.rest) if n is not None]
+    if len(sizes) < len(packed.rest) or not packed.by_token:
         return None
     heads = sizes[0] if len(shape) == 4 else attribute(node, "num_heads", 0)
-    width = sizes[0] * sizes[1] if len(shape) == 4 else sizes[0]  # type: ignore[operator]
-    build = p.build
+    width, build = math.prod(sizes), p.build
     flat = build.op("Reshape", packed.value, build.ints(1, -1, width))
     if ids is None:
         caches = [p.pull(cache, Roles(0, 1)) for cache in (cos, sin)]
@@ -398,5 +398,5 @@ def _rotary(p: Packer, node: ir.Node, value: ir.Value, roles: Roles) -> Packed |
         inputs = [flat, cos, sin, build.op("Unsqueeze", places.value, build.ints(0))]
     made = _again(p, node, inputs, value, num_heads=heads)
     rest = _rest(p, value, roles)
-    made = build.op("Reshape", made, build.ints(-1, *(n for n in sizes if n is not None)))
+    made = build.op("Reshape", made, build.ints(-1, *sizes))
     return _result(made, rest, packed)

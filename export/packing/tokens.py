@@ -102,7 +102,8 @@ def tokens_of(build: Builder, mask: ir.Value, pad: int) -> Tokens:
         length=length,
         size=size,
         count=b.op("Squeeze", batch),
-        full=b.op("Squeeze", b.op("Equal", total, size, dtype=ir.DataType.BOOL)),
+        # A batch of none is not full: attention operators refuse one.
+        full=b.op("Squeeze", b.op("Equal", total, b.op("Max", size, b.ints(1)), dtype=ir.DataType.BOOL)),
         extra=extra,
         valid=valid,
         empty=empty,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from ...models.masks import Mask
-from ..builder import Builder
+from ..builder import Builder, like
 from ..lowering.canonical import Inputs, Site, is_site
 from ..symbolic.interpreter import Interpreter
 from ..symbolic.values import NotFollowed
@@ -49,9 +49,8 @@ def zero_padding(model: ir.Model, paddings: Sequence[Mask]) -> int:
         if len(lengths) < 2 or lengths not in masks:
             continue
         padding, value = masks[lengths]
-        made = _zeroed(build, output, value, padding._expr[2])
-        made.dtype, made.shape = output.dtype, output.shape
-        name = output.name
+        made = like(_zeroed(build, output, value, padding._expr[2]), output)
+        name = str(output.name)
         for place, graph_output in enumerate(model.graph.outputs):
             if graph_output is output:
                 model.graph.outputs[place] = made
