@@ -68,7 +68,7 @@ def _action(line: Line, around: list[NodeRun], first: int, last: int, order: int
         detail = f"grid {grid}, block {block}" + (f", {shared} bytes shared" if shared != "0" else "")
     elif line.kind == "copy":
         size, detail = int(line.more[0]), line.more[1]
-        answered = line.more[4] == "yes" if line.name == "d2h" and place in ("node", "between") else None
+        answered = line.more[4] == "yes" if line.name == "d2h" and place != "after" else None
     elif line.kind in SIZED:
         size, detail = int(line.more[0]), ""
     node, op_type = (run.node, run.op_type) if run else (None, None)
@@ -111,8 +111,6 @@ DOUBTS = {
     "unknown": "{name}: a call that the stand-ins don't know, answered with a default ({count})",
     "estimate": "{name}: answered by a formula without the kernel's registers, so that grids may differ ({count})",
 }
-
-
 ADDRESSES = "address randomisation can't be turned off here: the memory at peak and the order of copies may vary"
 
 
@@ -126,8 +124,8 @@ def doubts(lines: Iterable[Line], fixed_addresses: bool) -> tuple[str, ...]:
 def unknown_values(actions: Iterable[Action]) -> tuple[str, ...]:
     """Return the copies to the host whose values were not known, one line each."""
     return tuple(
-        f"{action.op_type} {action.node}: what it reads back from the device ({action.bytes} bytes) could not be "
-        "computed on the CPU; shapes that depend on it are wrong"
+        f"{f'{action.op_type} {action.node}' if action.node else 'ONNX Runtime'}: what it reads back from the device "
+        f"({action.bytes} bytes) could not be computed on the CPU; shapes that depend on it are wrong"
         for action in actions
         if action.answered is False
     )

@@ -13,6 +13,7 @@ import numpy as np
 from ...runtime.messages import plain
 from ..errors import ToolError
 from .capture import capture_of
+from .child import NOT_LOADED
 from .device_log import read_log
 from .gpus import gpu
 from .model import declared, fill, read_model
@@ -76,7 +77,7 @@ def dryrun(
     Returns
     -------
     Trace
-        The second run after two for warm-up, the same each time.
+        The run after two for warm-up, the same each time.
 
     Raises
     ------
@@ -203,5 +204,7 @@ def _unknown(wanted: Sequence[Action]) -> str:
 def _said(result: dict[str, Any]) -> str:
     # Where it happened says nothing to the user, and is this machine's.
     text = " ".join(plain(RuntimeError(result["error"])).partition(" ; GPU=")[0].split())
+    if text == NOT_LOADED and result["said"]:
+        text = f"{text}: {result['said'].splitlines()[-1]}"
     # A refused cuDNN graph is told whole.
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."

@@ -85,7 +85,10 @@ class Values:
         times: Counter[tuple[str, ...]] = Counter()
         found: list[bytes | None] = []
         for action in actions:
-            if action.answered is None or action.node is None or action.op_type is None:
+            if action.answered is None:
+                continue
+            if action.node is None or action.op_type is None:
+                found.append(None)
                 continue
             path, rule = (*action.within, action.node), READ_BACKS.get(action.op_type)
             if action.within or action.op_type == LOOP:
