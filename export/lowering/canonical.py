@@ -160,7 +160,7 @@ def canonicalize(
 class _Plan:
     site: Site
     operands: Operands
-    bias: tuple[tuple[ir.Value, bool], ...]
+    bias: tuple[_Part, ...]
     sink: ir.Value | None
     tensors: tuple[ir.Value, ...]
     result_dims: tuple[int | str | None, ...]
@@ -205,19 +205,30 @@ def _dim(length: Term) -> int | str | None:
     return str(length.args[0]) if length.op == "symbol" else None
 
 
-def _bias(site: sites.Site) -> tuple[tuple[ir.Value, bool], ...]:
-    """Return what is added to scores beside the mask, and whether a value holds fills of the mask, too."""
+@dataclass(frozen=True)
+class _Part:
+    """A value that is added to scores; `fills` says that it masks, too, and `negated` that it was subtracted."""
+
+    value: ir.Value
+    fills: bool = False
+    negated: bool = False
+
+
+def _bias(site: sites.Site) -> tuple[_Part, ...]:
+    """Return what is added to scores beside the mask."""
     assert site.read is not None
     x = site.interpreter
-    found: list[tuple[ir.Value, bool]] = []
-    for value, index, terms in site.read.addends:
-        if site.axes.k not in {atom for term in terms for atom in t.atoms_of(term)} and site.sink is None:
+    found: list[_Part] = []
+    for addend in site.read.addends:
+        atoms = {atom for term in addend.bias for atom in t.atoms_of(term)}
+        if site.axes.k not in atoms and site.sink is None:
+            # What all keys share changes no weight.
             continue
-        parts = [_addend(x, value, index, term) for term in terms]
-        if all(part is not None for part in parts):
-            found += [(part, False) for part in parts if part is not None]
+        parts = [_addend(x, addend.value, addend.index, term) for term in addend.bias]
+        if not addend.negated and all(part is not None for part in parts):
+            found += [_Part(part) for part in parts if part is not None]
         else:
-            found.append((value, True))
+            found.append(_Part(addend.value, fills=True, negated=addend.negated))
     return tuple(dict.fromkeys(found))
 
 
@@ -321,12 +332,13 @@ def _from_bse(b: Builder, value: ir.Value, result: Result, site: Site) -> ir.Val
     return value
 
 
-def _joined_bias(b: Builder, x: Interpreter, parts: Sequence[tuple[ir.Value, bool]], heads: int) -> ir.Value | None:
+def _joined_bias(b: Builder, x: Interpreter, parts: Sequence[_Part], heads: int) -> ir.Value | None:
     """Return the sum of biases, [B or 1, H or 1, Q or 1, K or 1]."""
     total: ir.Value | None = None
     lengths: Index = ()
-    for value, holds_fills in parts:
-        part, shape = value, x.shape(value)
+    for one in parts:
+        part = value = one.value
+        shape = x.shape(value)
         if len(shape) == 3 and t.fixed(shape[0]) != 1:
             batch = t.exact_quotient(shape[0], t.integer(heads))
             if batch is None:
@@ -337,7 +349,9 @@ def _joined_bias(b: Builder, x: Interpreter, parts: Sequence[tuple[ir.Value, boo
         elif len(shape) < 4:
             part = b.op("Unsqueeze", value, b.ints(*range(4 - len(shape))))
             shape = (*[t.ONE] * (4 - len(shape)), *shape)
-        if holds_fills and value.dtype is not None:
+        if one.negated:
+            part = b.op("Neg", part)
+        if one.fills and value.dtype is not None:
             part = b.op("Max", part, b.constant(LOWEST.get(value.dtype, -1e30), value.dtype.numpy()))
         if total is not None:
             part, shape = b.op("Add", total, part), rules.broadcast_shape([lengths, shape])

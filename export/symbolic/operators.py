@@ -13,7 +13,7 @@ from . import terms as t
 from .additive import LARGEST_FILL, split_added
 from .algebra import Axes
 from .interpreter import Interpreter
-from .scores import origin
+from .scores import Addend, origin
 from .terms import Term
 from .values import Index, NotFollowed, describe, kind_of
 
@@ -42,8 +42,8 @@ class Attention:
         Booleans that all must hold, each with the value that it comes from.
     bias : list of ir.Value
         What is added to the scores.
-    addends : list of (ir.Value, Index, tuple of Term)
-        Each input that holds a bias: the element of it that is read, and the bias in that.
+    addends : list of Addend
+        Each input that holds a bias.
     """
 
     axes: Axes
@@ -58,7 +58,7 @@ class Attention:
     key: tuple[ir.Value, Index] | None = None
     attend: list[tuple[Term, ir.Value | None]] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
-    addends: list[tuple[ir.Value, Index, tuple[Term, ...]]] = field(default_factory=list)
+    addends: list[Addend] = field(default_factory=list)
 
 
 def read(x: Interpreter, node: ir.Node) -> Attention | None:
@@ -180,7 +180,7 @@ def _masked(x: Interpreter, attention: Attention, mask: ir.Value, index: Index) 
         attention.empty_rows = "unknown"
     attention.bias += [origin(x, part, mask, index) for part in added.bias]
     if added.bias:
-        attention.addends.append((mask, index, tuple(added.bias)))
+        attention.addends.append(Addend(mask, index, tuple(added.bias)))
 
 
 def _key_mask(x: Interpreter, attention: Attention, mask: ir.Value, *, starts: bool) -> None:

@@ -15,7 +15,7 @@ from .interpreter import Interpreter
 from .terms import Term
 from .values import Index, NotFollowed, constant_of, describe, is_standard
 
-__all__ = ["NoAttention", "Scores", "follow", "source_of"]
+__all__ = ["Addend", "NoAttention", "Scores", "follow", "source_of"]
 
 # Operators that only say where an element comes from.
 MOVES = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Identity", "Dropout", "Cast", "CastLike")
@@ -26,6 +26,16 @@ PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "Einsum")
 
 class NoAttention(NotFollowed):
     """A Softmax that weighs no values, such as that of a classifier."""
+
+
+@dataclass(frozen=True)
+class Addend:
+    """A value that holds a bias: the element of it that is read, the bias in that, and whether it was subtracted."""
+
+    value: ir.Value
+    index: Index
+    bias: tuple[Term, ...]
+    negated: bool = False
 
 
 @dataclass
@@ -46,8 +56,8 @@ class Scores:
         Booleans that all must hold.
     masks, bias : list of ir.Value
         The values that mask, and that are added; `rows`, those that are the same for all keys: they change nothing.
-    addends : list of (ir.Value, Index, tuple of Term)
-        Each operand that was added to scores and holds a bias: the element of it that is read, and the bias in that.
+    addends : list of Addend
+        Each operand that was added to scores and holds a bias.
     fills : list of float
         What masked scores get; `replaced` whether a fill takes the score's place.
     sink : ir.Value or None
@@ -65,7 +75,7 @@ class Scores:
     masks: list[ir.Value] = field(default_factory=list)
     bias: list[ir.Value] = field(default_factory=list)
     rows: list[ir.Value] = field(default_factory=list)
-    addends: list[tuple[ir.Value, Index, tuple[Term, ...]]] = field(default_factory=list)
+    addends: list[Addend] = field(default_factory=list)
     fills: list[float] = field(default_factory=list)
     replaced: bool = False
     sink: ir.Value | None = None
@@ -179,8 +189,9 @@ def _add(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     scores.attend += added.attend
     scores.fills += added.fills
     scores.masks += [other] * len(added.attend)
-    if added.bias:
-        scores.addends.append((other, _at(x, other, index), tuple(added.bias)))
+    # What all keys and a sink share changes no weight.
+    if added.bias and (scores.sink is None or axes.k in set(t.atoms_of(term))):
+        scores.addends.append(Addend(other, _at(x, other, index), tuple(added.bias), node.op_type == "Sub"))
     if axes.k in set(t.atoms_of(term)):
         scores.bias += [origin(x, part, other, index) for part in added.bias]
     elif added.bias:
