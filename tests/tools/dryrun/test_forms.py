@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
-from maskport.tools.dryrun import Trace, dryrun
+from maskport.tools.dryrun import Trace, dryrun, run
+from maskport.tools.dryrun.process import run_child
 from maskport.tools.errors import ToolError
 from onnx import TensorProto
 
@@ -121,3 +125,32 @@ def test_why_there_is_no_better_kernel() -> None:
     forms = {"Attention causal": FORMS["Attention causal"]}
     only = traced(forms, 90, float_type=TensorProto.FLOAT).attention
     assert [site.why for site in only] == ["Flash and cuDNN take half precisions only"]
+
+
+# What ONNX Runtime prints of its choice, where it is told to, and what the kernels' names say.
+SAID = {
+    "FLASH_ATTENTION": "flash",
+    "CUDNN_FLASH_ATTENTION": "cudnn",
+    "EFFICIENT_ATTENTION": "memory_efficient",
+    "TRT_FUSED_ATTENTION": "trt",
+    "TRT_FLASH_ATTENTION": "trt",
+    "MATH": "math",
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_onnx_runtime_says_the_same_of_its_choice(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def listening(*arguments: Any, **options: Any) -> dict[str, Any]:
+        result = run_child(*arguments, **options)
+        said.append(result["said"])
+        return result
+
+    monkeypatch.setattr(run, "run_child", listening)
+    monkeypatch.setenv("ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO", "1")
+    trace = traced(RUNNING, *COLUMNS[column])
+    choices = dict(re.findall(r"Node=(.+?) DataType=\S+ SdpaKernel=(\w+)", said[-1]))
+    assert {node: SAID[choice] for node, choice in choices.items()} == {
+        site.node: site.kernel for site in trace.attention
+    }
