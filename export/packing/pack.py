@@ -117,7 +117,7 @@ def _members(model: ir.Model, x: Interpreter, padding: Mask, mask: ir.Value) -> 
             continue
         if {x.shape(operand)[:2] for operand in (inputs.query, inputs.key, inputs.value)} != {shape}:
             continue
-        if inputs.tensors.get(name) is not None and inputs.sink is None:
+        if inputs.tensors.get(name) is not None:
             yield Member(node, site, _residual(site.mask, name, pad))
 
 

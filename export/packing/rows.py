@@ -98,7 +98,7 @@ def _loop(site: Site, tokens: Tokens, inputs: Inputs, residual: Mask, rows: Sequ
     needs_places = residual != Full() and residual != Causal()
     bias = inputs.bias
     points = None
-    if needs_places or bias is not None:
+    if needs_places or bias is not None or inputs.sink is not None:
         of_queries = b.op("Slice", tokens.position, begin, end)
         of_keys = b.op("Slice", tokens.position, begin, keys_end)
         points = Points(b, inputs.tensors, tokens, of_queries, of_keys, here)
@@ -124,14 +124,15 @@ def _kernel(
     sink: ir.Value | None,
 ) -> ir.Value:
     """Write the attention of [B, N, E], whose mask is what `points` says of the residual."""
-    causal = residual == Causal()
+    causal = residual == Causal() and sink is None
     mask = None
     if not causal and residual != Full():
         assert points is not None
-        mask = evaluate(residual._expr, points)
-    added = _mask_input(b, points, None if mask is None else mask.value, bias, operands.query.dtype)
+        mask = evaluate(residual._expr, points).value
+    added = _mask_input(b, points, mask, bias, operands.query.dtype)
     if sink is not None:
-        return _with_sink(b, site, operands, causal, added, sink)
+        assert points is not None
+        operands, added = _with_sink(b, site, operands, points, added, sink)
     attributes: dict[str, Any] = {"scale": float(site.scale), "is_causal": int(causal)}
     if site.softcap:
         attributes["softcap"] = float(site.softcap)
@@ -159,13 +160,33 @@ def _mask_input(
         assert mask is not None
         return points.expanded(mask)
     if mask is not None:
-        lowest = b.constant(LOWEST.get(dtype, -1e30), dtype.numpy())
-        bias = b.op("Where", mask, bias, lowest, dtype=dtype)
+        bias = b.op("Where", mask, bias, _lowest(b, dtype), dtype=dtype)
     return points.expanded(bias)
 
 
+def _lowest(b: Builder, dtype: ir.DataType) -> ir.Value:
+    return b.constant(LOWEST.get(dtype, -1e30), dtype.numpy())
+
+
 def _with_sink(
-    b: Builder, site: Site, operands: Packed3, causal: bool, added: ir.Value | None, sink: ir.Value
-) -> ir.Value:
-    """Write the attention with one more key for each head, which has a score and no value."""
-    raise NotImplementedError
+    b: Builder, site: Site, operands: Packed3, points: Points, added: ir.Value | None, sink: ir.Value
+) -> tuple[Packed3, ir.Value]:
+    """Add the sink as one more key: zeros, so that its score is what the mask input adds, and a value of zeros."""
+    dtype = operands.query.dtype
+    assert dtype is not None
+    zero = b.constant(0, dtype.numpy())
+    batch = b.dimension(operands.query, 0)
+
+    def with_zeros(value: ir.Value, width: int) -> ir.Value:
+        return b.op("Concat", value, b.op("Expand", zero, b.join(batch, b.ints(1, width))), axis=1)
+
+    if added is None:
+        added = zero
+    elif added.dtype == BOOL:
+        added = b.op("Where", added, zero, _lowest(b, dtype), dtype=dtype)
+    each = b.join(batch, b.ints(site.q_heads), b.op("Shape", points.queries, dtype=INT64))
+    scores = b.op("Expand", added, b.join(each, b.op("Shape", points.keys, dtype=INT64)))
+    column = b.op("Expand", b.op("Reshape", sink, b.ints(1, -1, 1, 1)), b.join(each, b.ints(1)))
+    keys = with_zeros(operands.key, site.kv_heads * site.head_size)
+    values = with_zeros(operands.value, site.kv_heads * site.v_head_size)
+    return Packed3(operands.query, keys, values), b.op("Concat", scores, column, axis=3)
