@@ -106,18 +106,26 @@ def attention(
     return tuple(kernels)
 
 
-# What a line of the log says of faithfulness, by its kind.
+# What is not simulated faithfully, by the kind and the name of a line of the log; an empty name is any.
+REGISTERS = "answered without the kernel's registers, so that grids may differ"
 DOUBTS = {
-    "unknown": "{name}: a call that the stand-ins don't know, answered with a default ({count})",
-    "estimate": "{name}: answered by a formula without the kernel's registers, so that grids may differ ({count})",
+    ("unknown", ""): "a call that the stand-ins don't know, answered with a default",
+    ("estimate", "cudaFuncGetAttributes"): REGISTERS,
+    ("estimate", "cudaOccupancyMaxActiveBlocksPerMultiprocessor"): REGISTERS,
+    ("estimate", "cudaEventElapsedTime"): "every time is 1 ms, so that what is chosen by time may differ",
+    ("library", "cudnnBackendExecute"): "that cuDNN takes these graphs is taken for granted; see --cudnn refuse",
 }
 ADDRESSES = "address randomisation can't be turned off here: the memory at peak and the order of copies may vary"
 
 
 def doubts(lines: Iterable[Line], fixed_addresses: bool) -> tuple[str, ...]:
     """Return what in a process was not simulated faithfully, one line each."""
-    counts = Counter((line.kind, line.name) for line in lines if line.kind in DOUBTS)
-    found = [DOUBTS[kind].format(name=name, count=count) for (kind, name), count in sorted(counts.items())]
+    counts = Counter((line.kind, line.name) for line in lines)
+    found = [
+        f"{name}: {text} ({count})"
+        for (kind, name), count in sorted(counts.items())
+        if (text := DOUBTS.get((kind, name)) or DOUBTS.get((kind, "")))
+    ]
     return tuple(found if fixed_addresses else [*found, ADDRESSES])
 
 

@@ -56,6 +56,18 @@ def test_the_report_of_a_small_model() -> None:
     ]
 
 
+def test_what_is_not_simulated_faithfully_is_named() -> None:
+    model, values = model_of({"MHA none": RUNNING["MHA none"]})
+    (line,) = dryrun(model, 90, values, graph=False).not_faithful
+    assert line == "cudnnBackendExecute: that cuDNN takes these graphs is taken for granted; see --cudnn refuse (3)"
+    lines = dryrun(parse(PACKED), 90, INPUTS, graph=False).not_faithful
+    registers = "answered without the kernel's registers, so that grids may differ"
+    assert [line.rpartition(" ")[0] for line in lines] == [
+        f"cudaFuncGetAttributes: {registers}",
+        f"cudaOccupancyMaxActiveBlocksPerMultiprocessor: {registers}",
+    ]
+
+
 def test_decomposed_attention_is_named_with_its_mask(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(attention(3, 5), path)
