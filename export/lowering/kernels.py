@@ -241,7 +241,8 @@ KEY_MASKS = ("channel", "key mask")
 
 def _mask_refusals(kernel: Kernel, asked: Asked, mask: Parts) -> list[str]:
     says, fits = WINDOWS[kernel.window]
-    reasons = [] if fits(mask) else [f"{says}; here the window is ({mask.left}, {mask.right})"]
+    window = f"the window is ({mask.left}, {mask.right})" if (mask.left, mask.right) != (-1, -1) else "is no window"
+    reasons = [] if fits(mask) else [f"{says}; here {window}"]
     empty = str(mask.rest) == "full"
     if kernel.rest == "none" and not empty:
         reasons.append(f"takes nothing beside the window; here {mask.rest}")
