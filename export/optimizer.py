@@ -99,6 +99,9 @@ def optimize(
         wanted = Target.parse(target, dtype)
     except TargetError as error:
         raise OptimizeError(str(error)) from error
+    if packing == "host" and (wanted.provider == "cpu" or padding_rows == "keep"):
+        why = "the CPU reads nothing back" if wanted.provider == "cpu" else "padding rows that are kept stay"
+        raise OptimizeError(f"packing='host' can't be had: {why}; give packing='auto'")
     source, _ = load_model(model)
     destination = Path(path) if path is not None else None
     if destination is not None:
@@ -151,10 +154,11 @@ def _optimize(
     made.canonicalize(work, attention)
     paddings = padding_masks(work)
     if packing != "none" and padding_rows != "keep":
-        work, paddings = made.packed(work, paddings)
+        work, paddings = made.packed(work, paddings, host=packing == "host")
     if padding_rows == "zero":
         made.zero(work, paddings)
-    if target.provider == "cuda" and work.opset_imports.get("", 0) >= OPSET:
+    # How many segments there are is read back from the device, which the caller's packing is there to avoid.
+    if target.provider == "cuda" and packing != "host" and work.opset_imports.get("", 0) >= OPSET:
         grouped = group_segments(work, target.dtype)
         made.became |= {name: made.site(name, *form) for name, form in grouped.items()}
         made.count("group segments", len(grouped))
@@ -164,7 +168,9 @@ def _optimize(
     if not made.became and not made.was_repaired:
         notes = ["no attention was rewritten", *made.notes]
         return Optimized.unchanged(source, str(target), padding_rows, (), notes)
-    made.count("merge projections", int(MergeProjectionsPass()(work).modified))
+    if target.provider == "cuda":
+        # Fewer launches; on the CPU the split costs more than one larger product gains.
+        made.count("merge projections", int(MergeProjectionsPass()(work).modified))
     unconverted = None
     if target.dtype in HALF:
         UniqueNamesPass()(work)
@@ -242,9 +248,9 @@ class _Making:
         refused |= {found.node: found.reason for found in attention.reasons.values() if found.attention}
         self.notes += [f"{name} is left as it is: {reason}" for name, reason in refused.items()]
 
-    def packed(self, work: ir.Model, paddings: Sequence[Mask]) -> tuple[ir.Model, list[Mask]]:
+    def packed(self, work: ir.Model, paddings: Sequence[Mask], *, host: bool) -> tuple[ir.Model, list[Mask]]:
         """Pack tokens; return the model, and the padding masks whose tokens are not packed."""
-        work, packings = pack(work, self.target)
+        work, packings = pack(work, self.target, host=host)
         for packing in packings:
             if packing.why_not is not None:
                 self.notes.append(f"tokens of `{packing.mask}` are not packed: {packing.why_not}")

@@ -16,6 +16,7 @@ from ..symbolic.rules import attribute, optional
 from ..symbolic.terms import Term
 from ..symbolic.values import NotFollowed, constant_of, describe
 from .packer import Packed, Packer, Roles
+from .tokens import put_back
 
 __all__ = ["Exit", "Refused", "leave"]
 
@@ -132,7 +133,7 @@ def _pick(p: Packer, node: ir.Node, packed: Packed, place: int) -> None:
     build, tokens = p.build, p.tokens
     count = build.op("Squeeze", build.op("Shape", tokens.flat, dtype=ir.DataType.INT64))
     numbers = build.op("Range", build.integer(0), count, build.integer(1), dtype=ir.DataType.INT64)
-    where = build.op("ScatterElements", build.op("Expand", build.integer(0), tokens.size), tokens.flat, numbers, axis=0)
+    where = put_back(build, tokens, numbers, build.integer(0))
     table = build.op("Reshape", where, build.join(tokens.batch, tokens.length))
     index = build.op("Gather", table, build.integer(place), axis=1)
     picked = build.op("Gather", packed.value, index, axis=0)

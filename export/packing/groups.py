@@ -9,7 +9,7 @@ Shapes: T tokens, G groups, L the most tokens that a group may have, E = H * D.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -40,6 +40,10 @@ class Groups:
         int64 [T]: how tokens are ordered by groups, and how they get back; None if they are.
     keys : ir.Value or None
         int64 [G]: how many of a group's tokens, the first ones, are keys; None if all are.
+    dummy : ir.Value or None
+        bool [T]: what is in no group, the last ones; None if nothing is.
+    most_dummies : int
+        How many these may be, if that is more than L.
     """
 
     starts: ir.Value
@@ -50,13 +54,24 @@ class Groups:
     order: ir.Value | None = None
     back: ir.Value | None = None
     keys: ir.Value | None = None
+    dummy: ir.Value | None = None
+    most_dummies: int = 0
 
 
 def groups_of_rows(build: Builder, tokens: Tokens, *, extras: bool) -> Groups:
     """Return the rows of the batch; with `extras`, some tokens are no keys."""
     keys = build.op("Sub", tokens.keys_end, tokens.starts) if extras else None
     # The longest row would have to be read back from the device: the padded length will do.
-    return Groups(tokens.starts, tokens.ends, tokens.row, tokens.batch, tokens.length, keys=keys)
+    return Groups(
+        tokens.starts,
+        tokens.ends,
+        tokens.row,
+        tokens.batch,
+        tokens.length,
+        keys=keys,
+        dummy=tokens.dummy,
+        most_dummies=tokens.most_dummies,
+    )
 
 
 def groups_of_segments(
@@ -134,30 +149,54 @@ def attend_groups(
     return result, kernel
 
 
-def _within(b: Builder, groups: Groups) -> ir.Value:
-    """Return the place of each token in its group, int64 [T]."""
+def _numbers(b: Builder, groups: Groups) -> ir.Value:
+    """Return 0 to T - 1, int64 [T]."""
     count = b.op("Squeeze", b.op("Shape", groups.of_token, dtype=INT64))
-    numbers = b.op("Range", b.integer(0), count, b.integer(1), dtype=INT64)
-    return b.op("Sub", numbers, b.op("Gather", groups.starts, groups.of_token, axis=0))
+    return b.op("Range", b.integer(0), count, b.integer(1), dtype=INT64)
+
+
+def _within(b: Builder, groups: Groups) -> ir.Value:
+    """Return the place of each token in its group, int64 [T]; of dummies 0."""
+    within = b.op("Sub", _numbers(b, groups), b.op("Gather", groups.starts, groups.of_token, axis=0))
+    return within if groups.dummy is None else b.op("Where", groups.dummy, b.integer(0), within, dtype=INT64)
+
+
+def _with_dummies(b: Builder, groups: Groups) -> Groups:
+    """Return the groups with one more, of the dummies, so that what they get is defined."""
+    if groups.dummy is None:
+        return groups
+    far = b.constant([2**62])
+    end = b.op("Slice", groups.ends, b.ints(-1), far, b.ints(0))
+    total = b.op("Add", b.op("Slice", _numbers(b, groups), b.ints(-1), far, b.ints(0)), b.integer(1))
+    return replace(
+        groups,
+        starts=b.join(groups.starts, end),
+        ends=b.join(groups.ends, total),
+        count=b.op("Add", groups.count, b.ints(1)),
+        longest=b.op("Max", groups.longest, b.ints(groups.most_dummies)),
+    )
+
+
+# Lengths that are known on the host and values on the device don't meet in an operator below: each such meeting is a
+# copy, and forbids a CUDA graph. Range, Expand and Reshape take lengths where they are.
 
 
 def _side_by_side(b: Builder, groups: Groups, site: Site, operands: Sequence[ir.Value]) -> ir.Value:
+    groups = _with_dummies(b, groups)
     zero = b.constant([0], "int32")
-    ends = b.op("Cast", groups.ends, to=INT32, dtype=INT32)
-    cumulative = b.op("Concat", zero, ends, axis=0)
-    size = b.op("Mul", groups.count, groups.longest)
-    places = b.op("Range", b.integer(0), b.op("Squeeze", size), b.integer(1), dtype=INT64)
-    group, within = b.op("Div", places, groups.longest), b.op("Mod", places, groups.longest)
-    start = b.op("Gather", groups.starts, group, axis=0)
-    used = b.op("Sub", b.op("Gather", groups.ends, group, axis=0), start)
+    cumulative = b.op("Concat", zero, b.op("Cast", groups.ends, to=INT32, dtype=INT32), axis=0)
+    size, shape = b.op("Mul", groups.count, groups.longest), b.join(groups.count, groups.longest)
+    numbers = b.op("Range", b.integer(0), b.op("Squeeze", size), b.integer(1), dtype=INT64)
+    places = b.op("Reshape", numbers, shape)
+    within = b.op("Range", b.integer(0), b.op("Squeeze", groups.longest), b.integer(1), dtype=INT64)
+    starts, ends = (b.op("Unsqueeze", value, b.ints(1)) for value in (groups.starts, groups.ends))
     # Tokens first, in their order; then the places of padding, as if each group were padded on the right.
-    is_token = b.op("Less", within, used, dtype=BOOL)
-    total = b.op("Shape", groups.of_token, dtype=INT64)
-    padding_before = b.op("Sub", b.op("Mul", group, groups.longest), start)
-    padding = b.op("Add", b.op("Add", total, padding_before), b.op("Sub", within, used))
-    rank = b.op("Where", is_token, b.op("Add", start, within), padding, dtype=INT64)
-    offsets = b.op("ScatterElements", b.op("Expand", b.integer(0), size), rank, places, axis=0)
-    shape = b.join(groups.count, groups.longest)
+    is_token = b.op("Less", within, b.op("Sub", ends, starts), dtype=BOOL)
+    total = b.op("Slice", groups.ends, b.ints(-1), b.constant([2**62]), b.ints(0))
+    padding = b.op("Add", places, b.op("Sub", total, ends))
+    rank = b.op("Where", is_token, b.op("Add", starts, within), padding, dtype=INT64)
+    flat = b.op("Reshape", rank, b.ints(-1))
+    offsets = b.op("ScatterElements", b.op("Expand", b.integer(0), size), flat, numbers, axis=0)
     offsets = b.op("Cast", b.op("Reshape", offsets, shape), to=INT32, dtype=INT32)
     query, key, value = operands
     return b.op(
@@ -187,6 +226,5 @@ def _in_rows(b: Builder, groups: Groups, site: Site, causal: bool, operands: Seq
         keys = groups.keys if groups.keys is not None else b.op("Sub", groups.ends, groups.starts)
         inputs += [None, None, None, keys]
     attended = b.op("Attention", *inputs, q_num_heads=site.q_heads, kv_num_heads=site.kv_heads, **attributes)
-    flat = b.op("Reshape", attended, b.ints(-1, site.q_heads * site.v_head_size))
-    token = b.op("Add", b.op("Mul", groups.of_token, groups.longest), _within(b, groups))
-    return b.op("Gather", flat, token, axis=0)
+    place = [b.op("Unsqueeze", value, b.ints(1)) for value in (groups.of_token, _within(b, groups))]
+    return b.op("GatherND", attended, b.op("Concat", *place, axis=1))

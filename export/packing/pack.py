@@ -21,6 +21,8 @@ from ..symbolic.values import NotFollowed
 from .device import Device
 from .exits import Exit, Refused, leave
 from .groups import MICROSOFT
+from .host_inputs import describe_packing
+from .host_tokens import host_tokens_of
 from .member import Member
 from .packer import Mismatch, Packed, Packer, Roles
 from .places import on_all_places
@@ -53,10 +55,15 @@ class Packing:
     why_not: str | None = None
 
 
-def pack(model: ir.Model, target: Target) -> tuple[ir.Model, list[Packing]]:
+def pack(model: ir.Model, target: Target, *, host: bool = False) -> tuple[ir.Model, list[Packing]]:
     """Pack the tokens of every padding mask of a model with canonical attention.
 
     Attention that no packed form takes is left as a canonical node on all places, between packed parts.
+
+    Parameters
+    ----------
+    host : bool
+        Whether the tokens are told by more inputs, which `maskport.packing` of the metadata names; for CUDA.
 
     Returns
     -------
@@ -69,7 +76,7 @@ def pack(model: ir.Model, target: Target) -> tuple[ir.Model, list[Packing]]:
     for padding in padding_masks(model):
         try:
             with deep_stack():
-                candidate, forms = _pack_domain(model, padding, target)
+                candidate, forms = _pack_domain(model, padding, target, host)
         except (Refused, NotFollowed, Mismatch, t.TooLarge, RecursionError) as error:
             results.append(Packing(str(padding), {}, str(error) or type(error).__name__))
             continue
@@ -125,26 +132,31 @@ class _PicksPlaces(Exception):
     """Outputs pick tokens by their place, so that some are kept that are no keys."""
 
 
-def _pack_domain(model: ir.Model, padding: Mask, target: Target) -> tuple[ir.Model, dict[str, tuple[str, str]]]:
+def _pack_domain(
+    model: ir.Model, padding: Mask, target: Target, host: bool
+) -> tuple[ir.Model, dict[str, tuple[str, str]]]:
     try:
-        return _packed(model.clone(), padding, target, extras=False)
+        return _packed(model.clone(), padding, target, host, extras=False)
     except _PicksPlaces:
-        return _packed(model.clone(), padding, target, extras=True)
+        return _packed(model.clone(), padding, target, host, extras=True)
 
 
 def _packed(
-    model: ir.Model, padding: Mask, target: Target, *, extras: bool
+    model: ir.Model, padding: Mask, target: Target, host: bool, *, extras: bool
 ) -> tuple[ir.Model, dict[str, tuple[str, str]]]:
     graph = model.graph
     if graph.opset_imports.get("", 0) < OPSET:
         raise Refused(f"the model is at opset {graph.opset_imports.get('', 0)}, and packed attention is from {OPSET}")
     x = Interpreter(graph)
     (name,) = padding.tensors
-    mask = next(
+    masks = (
         Inputs.of(node).tensors[name]
         for node in graph
         if is_site(node) and name in Site.of(node).tensors and Site.of(node).mask.implies(padding)
     )
+    mask = next(masks, None)
+    if mask is None:
+        raise Refused("all attention that has this mask is packed by another")
     batch, length = x.shape(mask)
     if batch is length or t.fixed(length) == 1:
         raise Refused("the batch and the sequence can't be told apart")
@@ -152,7 +164,8 @@ def _packed(
     if not members:
         raise Refused("no attention within the sequence has this mask for all of its keys")
     build = Builder()
-    tokens = tokens_of(build, mask, padding._expr[2])
+    pad = padding._expr[2]
+    tokens = host_tokens_of(build, graph, mask, pad) if host else tokens_of(build, mask, pad)
     packer = Packer(x, tokens, batch, length, build)
     attend = Rows(packer) if target.provider == "cpu" else Device(packer, target.dtype, extras=extras)
     exits: list[Exit] = []
@@ -171,7 +184,10 @@ def _packed(
     places = leave(packer, graph, exits, [member.residual for member in members.values()], padding)
     if places and not extras:
         raise _PicksPlaces
-    ir.convenience.replace_all_uses_with(tokens.extra, write_extra(build, tokens, places))
+    if host:
+        describe_packing(model, str(mask.name), padding, places)
+    else:
+        ir.convenience.replace_all_uses_with(tokens.extra, write_extra(build, tokens, places))
     graph.extend(build.nodes)
     graph.sort()
     if target.provider == "cuda":

@@ -17,7 +17,7 @@ from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter
 from ..symbolic.terms import Term
 from ..symbolic.values import Index, NotFollowed
-from .tokens import Tokens
+from .tokens import Tokens, put_back
 
 __all__ = ["Mismatch", "Packed", "Packer", "Roles"]
 
@@ -215,8 +215,7 @@ class Packer:
             )
             value = build.op("Where", real, value, nothing, dtype=value.dtype)
         dims = build.op("Shape", value, dtype=ir.DataType.INT64, start=1)
-        empty = build.op("Expand", nothing, build.join(tokens.size, dims))
-        whole = build.op("ScatterND", empty, build.op("Unsqueeze", tokens.flat, build.ints(1)), value)
+        whole = put_back(build, tokens, value, nothing, dims)
         if not roles.merged:
             whole = build.op("Reshape", whole, build.join(tokens.batch, tokens.length, dims))
         front = [roles.batch] if roles.merged else [roles.batch, roles.sequence]

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ..builder import Builder
 
-__all__ = ["Tokens", "tokens_of"]
+__all__ = ["Tokens", "put_back", "tokens_of", "write_extra"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Tokens:
         bool [B, S]: which tokens are real.
     empty : ir.Value
         bool [B, 1]: rows without a real token.
+    dummy : ir.Value or None
+        bool [T]: which are no tokens, but there to make T a round number; the last ones. Their `flat` is -1, and of the
+        others they have those of the last place. None if there are none.
+    most_dummies : int
+        How many there may be, if that is more than S.
     """
 
     row: ir.Value
@@ -60,6 +65,27 @@ class Tokens:
     extra: ir.Value
     valid: ir.Value
     empty: ir.Value
+    dummy: ir.Value | None = None
+    most_dummies: int = 0
+
+
+def put_back(
+    build: Builder, tokens: Tokens, value: ir.Value, nothing: ir.Value, rest: ir.Value | None = None
+) -> ir.Value:
+    """Write the values [T, ...] of the tokens at their places: [B * S, ...], with `nothing` elsewhere.
+
+    Parameters
+    ----------
+    rest : ir.Value or None
+        int64: lengths of the other axes, if there are any.
+    """
+    b, size = build, tokens.size
+    if tokens.dummy is not None:
+        # All dummies go to one place more, which is cut off.
+        size = b.op("Add", size, b.ints(1))
+    empty = b.op("Expand", nothing, size if rest is None else b.join(size, rest))
+    whole = b.op("ScatterND", empty, b.op("Unsqueeze", tokens.flat, b.ints(1)), value)
+    return whole if tokens.dummy is None else b.op("Slice", whole, b.ints(0), tokens.size, b.ints(0))
 
 
 def tokens_of(build: Builder, mask: ir.Value, pad: int) -> Tokens:

@@ -12,6 +12,7 @@ from ..cases.draw import is_float
 from ..cases.parity import TOLERANCES, Tolerance, tolerance_of
 from ..check.backend import BackendError
 from ..errors import ProofFailed
+from ..packing.host_inputs import host_inputs
 from .side import Side, side_of
 
 # What a conversion may change, where the same graph was shown to be right before it: a tighter limit would tell deep
@@ -38,6 +39,8 @@ class Candidate:
         By element type.
     inputs
         Element types of its inputs.
+    metadata
+        Its own: it may have inputs that are computed from the others.
     """
 
     side: Side
@@ -45,13 +48,14 @@ class Candidate:
     dtype: str | None
     tolerances: Mapping[str, Tolerance]
     inputs: Mapping[str, np.dtype]
+    metadata: Mapping[str, str]
 
     @classmethod
     def of(cls, model: ir.Model, when: str, dtype: str | None, converted: bool = False) -> Candidate:
         """Load a candidate; see :func:`side_of`."""
         inputs = {str(value.name): value.dtype.numpy() for value in model.graph.inputs if value.dtype is not None}
         tolerances = CONVERTED if converted else TOLERANCES
-        return cls(side_of(model, f"{when}the result"), when, dtype, tolerances, inputs)
+        return cls(side_of(model, f"{when}the result"), when, dtype, tolerances, inputs, model.metadata_props)
 
     def run(self, inputs: Mapping[str, np.ndarray], case: str) -> dict[str, np.ndarray]:
         """Run it on arrays of the source's types.
@@ -62,7 +66,8 @@ class Candidate:
             If it fails.
         """
         try:
-            return self.side.run({name: self._taken(name, array) for name, array in inputs.items()})
+            taken = {name: self._taken(name, array) for name, array in inputs.items()}
+            return self.side.run(taken | host_inputs(self.metadata, taken))
         except BackendError as error:
             raise ProofFailed(f"{self.when}at {case} the result fails, and the source doesn't: {error}") from error
 
