@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
+from onnx_ir.passes import InPlacePass
 
 from ..models.masks import Mask
 from . import repairs
@@ -25,7 +26,7 @@ from .opset import raise_opset
 from .optimized import Optimized, OptimizedSite
 from .packing import group_segments, pack, padding_masks, zero_padding
 from .packing.exits import Refused
-from .passes import MergeProjectionsPass, UniqueNamesPass, clean
+from .passes import BiasGeluPass, MergeProjectionsPass, RmsNormPass, SkipNormPass, UniqueNamesPass, clean
 from .precision import to_precision
 from .proof import Proof, prove
 from .sites_metadata import claim, read_sites, write_sites
@@ -38,6 +39,13 @@ PACKINGS = ("auto", "graph", "host", "none")
 # The operator set of the newest attention operator that is written.
 OPSET = 24
 HALF = ("float16", "bfloat16")
+# What saves launches; on the CPU nothing is gained. In this order: a norm is fused with the sum before it.
+FUSIONS: dict[str, type[InPlacePass]] = {
+    "fuse norms": RmsNormPass,
+    "merge projections": MergeProjectionsPass,
+    "fuse sums into norms": SkipNormPass,
+    "fuse biases into Gelu": BiasGeluPass,
+}
 
 
 def optimize(
