@@ -194,7 +194,10 @@ def _plan(site: sites.Site, name: str) -> _Plan:
         site.cross,
     )
     batch = t.length(site.axes.b)
-    dims = (_dim(batch), _dim(site.axes.q_len), site.q_heads * operands.v_head_size)
+    # A mask whose lengths are not known leaves those of the scores unknown; the queries tell their own.
+    located = operands.query
+    length = x.shape(located.value)[2 if located.layout == "BHSD" else 1]
+    dims = (_dim(batch), _dim(length), site.q_heads * operands.v_head_size)
     return _Plan(described, operands, _bias(site), _sink(site), tuple(named.values()), dims)
 
 
@@ -290,7 +293,9 @@ def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
     assert producer is not None
     assert producer.graph is not None
     node.metadata_props[SITE_KEY] = described.name
-    made = like(_from_bse(b, output, operands.result, described), replaced)
+    made = _from_bse(b, output, operands.result, described)
+    if made is not output:
+        made = like(made, replaced)
     for new in b.nodes:
         new.metadata_props.update({k: v for k, v in site.node.metadata_props.items() if k.startswith("pkg.")})
     producer.graph.insert_before(producer, b.nodes)
