@@ -108,11 +108,16 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class UnliftedReport:
-    """What looked like attention and was not understood, and why; `attention` is false for what is none."""
+    """What looked like attention and was not understood, and why.
+
+    `attention` is false for what is none. `fault` is set for what is known to go wrong: scores that are "multiplied"
+    by a mask, scores that become "nan", a fill that is too "weak", a "claim" that is not true.
+    """
 
     node: str
     reason: str
     attention: bool = True
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,16 +175,8 @@ def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, 
     Causal() & KeyPadding('attention_mask')
     """
     loaded, name = load_model(model)
-    found = find_attention(loaded, name, check=check)
-    try:
-        claims = read_sites(loaded.metadata_props)
-    except ExportError as error:
-        raise InspectError(f"{name} can't be read: {error}") from error
-    reports, reasons = dict(found.reports), dict(found.reasons)
-    _add_claims(loaded, claims, reports, reasons)
-    places = {node: place for place, node in enumerate(loaded.graph.all_nodes())}
-    in_order = sorted(reports, key=places.__getitem__)
-    return Report(name, tuple(reports[node] for node in in_order), tuple(reasons.values()))
+    found = find_claimed(loaded, name, check=check)
+    return Report(name, tuple(found.reports.values()), tuple(found.reasons.values()))
 
 
 @dataclass(frozen=True)
@@ -202,6 +199,26 @@ class Attention:
     reasons: dict[ir.Node, UnliftedReport]
 
 
+def find_claimed(model: ir.Model, name: str = "the model", *, check: bool = True) -> Attention:
+    """Do as :func:`find_attention`, and take what the file claims where less can be read; reports in the graph's order.
+
+    Raises
+    ------
+    InspectError
+        If its graph or its claims can't be read.
+    """
+    found = find_attention(model, name, check=check)
+    try:
+        claims = read_sites(model.metadata_props)
+    except ExportError as error:
+        raise InspectError(f"{name} can't be read: {error}") from error
+    reports, reasons = dict(found.reports), dict(found.reasons)
+    _add_claims(model, claims, reports, reasons)
+    places = {node: place for place, node in enumerate(model.graph.all_nodes())}
+    in_order = sorted(reports, key=places.__getitem__)
+    return replace(found, reports={node: reports[node] for node in in_order}, reasons=reasons)
+
+
 def find_attention(model: ir.Model, name: str = "the model", *, check: bool = True) -> Attention:
     """Find the attention of a model that is loaded; its functions are inlined and its shapes inferred, in place.
 
@@ -219,7 +236,7 @@ def find_attention(model: ir.Model, name: str = "the model", *, check: bool = Tr
     sites, unlifted = find_sites(model.graph)
     names = _names(sites)
     places = {node: place for place, node in enumerate(model.graph)}
-    reasons = {u.node: UnliftedReport(str(u.node.name), u.reason, u.attention) for u in unlifted}
+    reasons = {u.node: UnliftedReport(str(u.node.name), u.reason, u.attention, u.fault) for u in unlifted}
     reports: dict[ir.Node, SiteReport] = {}
     for site in sites:
         note = verify(site.interpreter, site) if check else "not run"
@@ -258,7 +275,7 @@ def _add_claims(
                 reports[attention[0]] = replace(read, name=name, bias=bias, sink=sink)
                 continue
             if isinstance(found, Contradiction):
-                reasons[attention[0]] = UnliftedReport(str(attention[0].name), found.why)
+                reasons[attention[0]] = UnliftedReport(str(attention[0].name), found.why, fault="claim")
                 continue
             note = found
         for node in attention:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EmptyRowsPass"]
+__all__ = ["EmptyRowsPass", "may_be_empty"]
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ class EmptyRowsPass(RepairPass[None]):
         inferred = ShapeInferencePass()(model.clone()).model
         nodes = dict(zip(inferred.graph.all_nodes(), model.graph.all_nodes(), strict=True))
         sites, _ = find_sites(inferred.graph)
-        return dict.fromkeys(nodes[site.node] for site in sites if site.empty_rows == "nan" and _may_be_empty(site))
+        return dict.fromkeys(nodes[site.node] for site in sites if site.empty_rows == "nan" and may_be_empty(site))
 
     def mend(self, found: Mapping[ir.Node, None]) -> None:
         """Guard their results."""
@@ -35,7 +35,7 @@ class EmptyRowsPass(RepairPass[None]):
             _guard(node)
 
 
-def _may_be_empty(site: Site) -> bool:
+def may_be_empty(site: Site) -> bool:
     """Whether the mask can leave a query without a key: not where each attends the first key, or itself."""
     return not (Causal().implies(site.mask) or (not site.cross and Window(0, 0).implies(site.mask)))
 

@@ -12,7 +12,7 @@ import numpy as np
 from . import terms as t
 from .algebra import Axes
 from .terms import Term
-from .values import NotFollowed
+from .values import Faulty
 
 __all__ = ["Added", "is_fill", "split_added"]
 
@@ -51,7 +51,7 @@ def split_added(term: Term, axes: Axes) -> Added:
 
     Raises
     ------
-    NotFollowed
+    Faulty
         If it holds a NaN, or a number that is neither 0 nor low enough to mask.
     """
     added = Added()
@@ -83,7 +83,7 @@ def _split_choice(chosen: Term, term: Term, added: Added) -> None:
     leaves = dict(_leaves(chosen, t.TRUE))
     values = [float(leaf.args[0]) if leaf.op == "number" else float(t.fixed(t.to_int(leaf)) or 0) for leaf in leaves]
     if any(map(math.isnan, values)):
-        raise NotFollowed("its masked and its attended scores become NaN: 0 times an infinite fill")
+        raise Faulty("nan", "its masked and its attended scores become NaN: 0 times an infinite fill")
     low = [value <= LARGEST_FILL for value in values]
     if any(low):
         rest = [value for value, masks in zip(values, low, strict=True) if not masks]
@@ -95,7 +95,7 @@ def _split_choice(chosen: Term, term: Term, added: Added) -> None:
     elif any(value != values[0] for value in values):
         weakest = min(values)
         if weakest < 0 and max(values) == 0:
-            raise NotFollowed(f"a fill of {weakest:g} is too small to mask: its keys keep weight")
+            raise Faulty("weak", f"a fill of {weakest:g} is too small to mask: its keys keep weight")
         added.bias.append(term)
     # One number for every key changes no softmax.
 

@@ -15,7 +15,7 @@ from .algebra import Axes
 from .interpreter import Interpreter
 from .scores import Addend, origin
 from .terms import Term
-from .values import Index, NotFollowed, describe, kind_of
+from .values import Faulty, Index, NotFollowed, describe, kind_of
 
 __all__ = ["Attention", "read"]
 
@@ -265,7 +265,7 @@ def _contrib(
         attention.attend.append((_causal(axes, past or t.ZERO), None))
     if (key_mask := rules.optional(node, mask)) is not None:
         if (fill := _number(node, "mask_filter_value", -1e4)) > LARGEST_FILL:
-            raise NotFollowed(f"a fill of {fill:g} is too small to mask: its keys keep weight")
+            raise Faulty("weak", f"a fill of {fill:g} is too small to mask: its keys keep weight")
         _key_mask(x, attention, key_mask, starts=node.op_type == "Attention")
     if (added := rules.optional(node, bias)) is not None:
         _masked(x, attention, added, rules.broadcast_index(x.shape(added), (axes.b, axes.h, axes.q, axes.k)))

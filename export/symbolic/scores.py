@@ -13,7 +13,7 @@ from .additive import is_fill, split_added
 from .algebra import Axes
 from .interpreter import Interpreter
 from .terms import Term
-from .values import Index, NotFollowed, constant_of, describe, is_standard
+from .values import Faulty, Index, NotFollowed, constant_of, describe, is_standard
 
 __all__ = ["Addend", "NoAttention", "Scores", "follow", "source_of"]
 
@@ -177,7 +177,7 @@ def _score_and_other(
     if isinstance(second, Scores):
         return second, a
     constant = constant_of(a) is not None
-    raise second if constant else first
+    raise second if constant or isinstance(second, Faulty) else first
 
 
 def _add(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
@@ -224,8 +224,9 @@ def _times(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
     factor = _number(term)
     if factor is None:
         if t.is_choice(term) or any(a.op == "load" for a in t.atoms_of(term)):
-            raise NotFollowed(
-                f"scores are multiplied by {describe(other)}: a score of 0 is not masked, it keeps a weight"
+            raise Faulty(
+                "multiplied",
+                f"scores are multiplied by {describe(other)}: a score of 0 is not masked, it keeps a weight",
             )
         raise NotFollowed(f"scores are multiplied by {describe(other)}, which is no number")
     if scores.attend or scores.bias:
@@ -285,8 +286,9 @@ def _where(x: Interpreter, node: ir.Node, axes: Axes, index: Index) -> Scores:
             scores.replaced = True
             return scores
         if fill.op == "number":
-            raise NotFollowed(
-                f"{describe(node.outputs[0])} fills scores with {float(fill.args[0]):g}, which is too small to mask"
+            raise Faulty(
+                "weak",
+                f"{describe(node.outputs[0])} fills scores with {float(fill.args[0]):g}, which is too small to mask",
             )
     raise NotFollowed(f"{describe(node.outputs[0])} chooses between scores")
 

@@ -16,7 +16,7 @@ from .interpreter import Interpreter, deep_stack
 from .named import named_mask
 from .scores import MOVES, PRODUCTS, NoAttention, Scores, follow, source_of
 from .terms import Term
-from .values import Index, NotFollowed, constant_of, is_standard
+from .values import Faulty, Index, NotFollowed, constant_of, is_standard
 from .weights import Weights, follow_weights
 
 __all__ = ["Place", "Site", "Unlifted", "einsum_operands", "factor_of", "find_sites", "trace"]
@@ -90,11 +90,15 @@ class Site:
 
 @dataclass(frozen=True)
 class Unlifted:
-    """A Softmax or an attention operator that was not understood, and why; `attention` is false for what is none."""
+    """A Softmax or an attention operator that was not understood, and why.
+
+    `attention` is false for what is none, and `fault` tells what is known to go wrong.
+    """
 
     node: ir.Node
     reason: str
     attention: bool = True
+    fault: str | None = None
 
 
 def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
@@ -109,7 +113,8 @@ def find_sites(graph: ir.Graph) -> tuple[list[Site], list[Unlifted]]:
         except RecursionError:
             unlifted.append(Unlifted(node, "what leads to it is nested too deeply"))
         except (NotFollowed, t.TooLarge) as error:
-            unlifted.append(Unlifted(node, str(error), not isinstance(error, NoAttention)))
+            fault = error.fault if isinstance(error, Faulty) else None
+            unlifted.append(Unlifted(node, str(error), not isinstance(error, NoAttention), fault))
         except Exception as error:
             # A node that its operator's specification doesn't allow: rules take its inputs and attributes for granted.
             unlifted.append(Unlifted(node, f"what leads to it is malformed: {type(error).__name__} {error}"[:200]))

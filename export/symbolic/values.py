@@ -9,13 +9,21 @@ import onnx_ir as ir
 from . import terms as t
 from .terms import Term
 
-__all__ = ["Index", "NotFollowed", "Reader", "constant", "constant_of", "describe", "is_standard", "kind_of"]
+__all__ = ["Faulty", "Index", "NotFollowed", "Reader", "constant", "constant_of", "describe", "is_standard", "kind_of"]
 
 Index = tuple[Term, ...]
 
 
 class NotFollowed(Exception):
     """A value that can't be evaluated; the message says at which node and why."""
+
+
+class Faulty(NotFollowed):
+    """A mask that was followed and can't do what masks do; `fault` is "multiplied", "nan" or "weak"."""
+
+    def __init__(self, fault: str, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 class Reader(Protocol):
