@@ -112,8 +112,8 @@ def read_assumptions(metadata: Mapping[str, str], declared: Sequence[DeclaredVal
         If the metadata is damaged, of another version, or names a check, input or axis that doesn't exist: what can't
         be checked must not be ignored.
     """
-    io = _versioned(metadata, IO_KEY)
-    written = _versioned(metadata, ASSUMES_KEY).get("assumes", [])
+    io = versioned(metadata, IO_KEY)
+    written = versioned(metadata, ASSUMES_KEY).get("assumes", [])
     try:
         pads = {name: entry.get("pad", 0) for name, entry in io.get("inputs", {}).items()}
         return tuple(_assumption(entry, declared, pads) for entry in written)
@@ -121,7 +121,14 @@ def read_assumptions(metadata: Mapping[str, str], declared: Sequence[DeclaredVal
         raise ModelError(f"the file's {IO_KEY} or {ASSUMES_KEY} is damaged: {error!r}; make the file again") from error
 
 
-def _versioned(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
+def versioned(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
+    """Return what a file says under a key, {} if nothing.
+
+    Raises
+    ------
+    ModelError
+        If it is damaged or of another version.
+    """
     if key not in metadata:
         return {}
     try:

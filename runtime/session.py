@@ -21,6 +21,7 @@ from .load import load
 from .messages import plain
 from .options import session_options
 from .packages import package_conflict
+from .packing import read_packing
 from .placement import PlacedNode, placed_nodes
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,10 @@ class Session:
     **Assumptions.** If the file takes facts for granted (``maskport.assumes``), each run checks them on the host; for
     a mask on a CUDA device this costs a copy of the mask and a wait.
 
+    **Packing.** If the file takes the places of the real tokens as inputs (``maskport.packing``), the session computes
+    them from the mask on the host, unless they are given. A mask on a CUDA device is copied to the host for this, with
+    a wait: give it as a numpy array or a tensor on the CPU.
+
     Examples
     --------
     >>> session = Session("model.onnx", device="cpu")  # doctest: +SKIP
@@ -126,6 +131,9 @@ class Session:
         }
         self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
         self._assumptions = read_assumptions(self.metadata, self.inputs)
+        self._packing = read_packing(self.metadata, self.inputs)
+        self._computed = {name for packed in self._packing for name in (packed.tokens, packed.lengths)}
+        self._given = Inputs((item for item in self.inputs if item.name not in self._computed), self.device)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{item.name}: {item}" for item in self.inputs)
@@ -139,6 +147,7 @@ class Session:
         inputs
             Every input by name: numpy arrays or torch tensors. If one is a torch tensor, so are the outputs, on the
             same device; tensors on the session's CUDA device are read where they are, and the outputs stay there.
+            What the session computes itself may be left out.
         outputs
             Names of the outputs to compute; None for all.
 
@@ -157,7 +166,7 @@ class Session:
             If ONNX Runtime fails while it runs.
         """
         names = self.output_names if outputs is None else self._chosen(outputs)
-        values = self._inputs.ready(inputs)
+        values = self._packed(inputs) if self._packing else self._inputs.ready(inputs)
         for assumption in self._assumptions:
             assumption.verify(_on_host(values[assumption.input]))
         bound = any(type(value) is not np.ndarray for value in values.values())
@@ -187,6 +196,20 @@ class Session:
             fuses its own nodes.
         """
         return placed_nodes(self._session)
+
+    def _packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Check the inputs of a packed model; compute those that tell its tokens unless they are given."""
+        told = isinstance(inputs, Mapping) and not self._computed.isdisjoint(inputs)
+        values = (self._inputs if told else self._given).ready(inputs)
+        for packed in self._packing:
+            if not told:
+                values |= packed.inputs(_on_host(values[packed.mask]))
+                continue
+            related = [values[name] for name in (packed.mask, packed.tokens, packed.lengths)]
+            # What is on the device is the caller's word: to read it would cost what packing on the host saves.
+            if all(not is_torch(value) or value.device.type == "cpu" for value in related):
+                packed.check(*map(_on_host, related))
+        return values
 
     def _chosen(self, outputs: Iterable[str]) -> list[str]:
         names = [outputs] if isinstance(outputs, str) else list(outputs)
