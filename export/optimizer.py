@@ -10,7 +10,6 @@ from typing import Any
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
-from onnx_ir.passes import InPlacePass
 
 from ..models.masks import Mask
 from . import repairs
@@ -26,7 +25,7 @@ from .opset import raise_opset
 from .optimized import Optimized, OptimizedSite
 from .packing import group_segments, pack, padding_masks, zero_padding
 from .packing.exits import Refused
-from .passes import BiasGeluPass, MergeProjectionsPass, RmsNormPass, SkipNormPass, UniqueNamesPass, clean
+from .passes import UniqueNamesPass, clean, fewer_launches
 from .precision import to_precision
 from .proof import Proof, prove
 from .sites_metadata import claim, read_sites, write_sites
@@ -39,13 +38,6 @@ PACKINGS = ("auto", "graph", "host", "none")
 # The operator set of the newest attention operator that is written.
 OPSET = 24
 HALF = ("float16", "bfloat16")
-# What saves launches; on the CPU nothing is gained. In this order: a norm is fused with the sum before it.
-FUSIONS: dict[str, type[InPlacePass]] = {
-    "fuse norms": RmsNormPass,
-    "merge projections": MergeProjectionsPass,
-    "fuse sums into norms": SkipNormPass,
-    "fuse biases into Gelu": BiasGeluPass,
-}
 
 
 def optimize(
@@ -177,8 +169,8 @@ def _optimize(
         notes = ["no attention was rewritten", *made.notes]
         return Optimized.unchanged(source, str(target), padding_rows, (), notes)
     if target.provider == "cuda":
-        # Fewer launches; on the CPU the split costs more than one larger product gains.
-        made.count("merge projections", int(MergeProjectionsPass()(work).modified))
+        for name, number in fewer_launches(work).items():
+            made.count(name, number)
     unconverted = None
     if target.dtype in HALF:
         UniqueNamesPass()(work)

@@ -47,7 +47,9 @@ FOLLOWS = {
 FULL_ONLY = ("DynamicQuantize", "MatMulIntegerToFloat", "QAttention", "QEmbed", "QGemm", "QLinear")
 # Inputs and outputs that are float32 in any case, by operator.
 FULL_INPUTS = {"GroupQueryAttention": (12, 13), "Resize": (1, 2)}
-FULL_OUTPUTS = dict.fromkeys(("LayerNormalization", "SkipLayerNormalization"), (1, 2))
+FULL_OUTPUTS = dict.fromkeys(
+    ("LayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), (1, 2)
+)
 BRANCHING = ("If", "Loop", "Scan", "SequenceMap")
 
 

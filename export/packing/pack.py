@@ -166,7 +166,7 @@ def _packed(
     build = Builder()
     pad = padding._expr[2]
     tokens = host_tokens_of(build, graph, mask, pad) if host else tokens_of(build, mask, pad)
-    packer = Packer(x, tokens, batch, length, build)
+    packer = Packer(x, tokens, batch, length, build, f"tokens_of_{mask.name}")
     attend = Rows(packer) if target.provider == "cpu" else Device(packer, target.dtype, extras=extras)
     exits: list[Exit] = []
     forms: dict[str, tuple[str, str]] = {}

@@ -88,10 +88,15 @@ class Packer:
         B and S.
     build : Builder
         Takes the new nodes.
+    symbol : str
+        What T is called in shapes: another name for each domain of tokens.
     """
 
-    def __init__(self, x: Interpreter, tokens: Tokens, batch: Term, length: Term, build: Builder) -> None:
+    def __init__(
+        self, x: Interpreter, tokens: Tokens, batch: Term, length: Term, build: Builder, symbol: str = "tokens"
+    ) -> None:
         self.x, self.tokens, self.batch, self.length, self.build = x, tokens, batch, length, build
+        self.symbol = symbol
         self.packed: dict[ir.Value, tuple[Roles, Packed]] = {}
         self._pulled: dict[tuple[ir.Value, Roles], Packed] = {}
         self._depth = 0
@@ -115,7 +120,13 @@ class Packer:
 
     def note(self, value: ir.Value, roles: Roles, packed: Packed) -> None:
         """Note that a value inside has a packed form."""
-        self.packed[value] = (roles, packed)
+        self.packed[value] = (roles, self._stated(packed))
+
+    def _stated(self, packed: Packed) -> Packed:
+        """Let a packed value say its shape: passes that come later fuse what is known to be alike."""
+        if packed.by_token and packed.value.shape is None:
+            packed.value.shape = ir.Shape([self.symbol, *(t.fixed(n) for n in packed.rest)])
+        return packed
 
     def pull(self, value: ir.Value, roles: Roles) -> Packed:
         """Return the packed form of a value.
@@ -132,7 +143,7 @@ class Packer:
             return packed
         key = (value, roles)
         if key not in self._pulled:
-            self._pulled[key] = self._pull(value, roles)
+            self._pulled[key] = self._stated(self._pull(value, roles))
         return self._pulled[key]
 
     def _pull(self, value: ir.Value, roles: Roles) -> Packed:

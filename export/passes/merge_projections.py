@@ -12,7 +12,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+from .constants import constant_tensor, initializer, is_bias, is_constant, like_with_width
+
 # The first operator set in which Split takes its sizes as an input.
 SPLIT_SIZES_OPSET = 13
 
@@ -29,21 +30,21 @@ class _Projection:
 
     @property
     def width(self) -> int:
-        shape = _constant(self.weight).shape
+        shape = constant_tensor(self.weight).shape
         return shape.numpy()[0 if self.transposed else 1]
 
     @property
     def dtype(self) -> ir.DataType:
-        return _constant(self.weight).dtype
+        return constant_tensor(self.weight).dtype
 
     def weights(self) -> np.ndarray:
-        array = _constant(self.weight).numpy()
+        array = constant_tensor(self.weight).numpy()
         return array.T if self.transposed else array
 
     def biases(self) -> np.ndarray:
         if self.bias is None:
             return np.zeros(self.width, self.dtype.numpy())
-        return _constant(self.bias).numpy().reshape(self.width)
+        return constant_tensor(self.bias).numpy().reshape(self.width)
 
 
 class MergeProjectionsPass(InPlacePass):
@@ -75,22 +76,9 @@ class MergeProjectionsPass(InPlacePass):
         return PassResult(model, modified=bool(groups))
 
 
-def _constant(value: ir.Value) -> ir.TensorProtocol:
-    tensor = ir.convenience.get_const_tensor(value)
-    assert tensor is not None
-    return tensor
-
-
-def _is_constant(value: ir.Value | None, rank: int) -> bool:
-    if value is None or value.is_graph_input():
-        return False
-    tensor = ir.convenience.get_const_tensor(value)
-    return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) == rank
-
-
 def _projection(node: ir.Node) -> _Projection | None:
     """Read a projection that begins at a node."""
-    if node.domain != "" or node.op_type not in ("MatMul", "Gemm") or not _is_constant(node.inputs[1], 2):
+    if node.domain != "" or node.op_type not in ("MatMul", "Gemm") or not is_constant(node.inputs[1], 2):
         return None
     x, weight, (product,) = node.inputs[0], node.inputs[1], node.outputs
     if x is None or weight is None or ir.convenience.get_const_tensor(x) is not None:
@@ -103,7 +91,7 @@ def _projection(node: ir.Node) -> _Projection | None:
         if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
             return None
         found = _Projection((node,), product, weight, bias, bool(attributes.get("transB", 0)))
-        if bias is not None and not (_is_bias(bias, found.width) and attributes.get("beta", 1.0) == 1.0):
+        if bias is not None and not (is_bias(bias, found.width) and attributes.get("beta", 1.0) == 1.0):
             return None
     used = found.result.uses() or found.result.is_graph_output()
     return found if used else None
@@ -118,13 +106,9 @@ def _with_added_bias(bare: _Projection) -> _Projection:
     if (add.domain, add.op_type, add.graph) != ("", "Add", bare.nodes[0].graph):
         return bare
     bias = add.inputs[1 - index]
-    if bias is None or not _is_bias(bias, bare.width):
+    if bias is None or not is_bias(bias, bare.width):
         return bare
     return _Projection((*bare.nodes, add), add.outputs[0], bare.weight, bias, bare.transposed)
-
-
-def _is_bias(value: ir.Value, width: int) -> bool:
-    return _is_constant(value, 1) and tuple(_constant(value).shape) == (width,)
 
 
 def _meeting(projections: list[_Projection]) -> Iterator[list[_Projection]]:
@@ -174,15 +158,15 @@ def _merge(
     assert place is not None
     width = sum(p.width for p in group)
     tape = ir.tape.Tape()
-    whole = _like(tape.op("MatMul", [x, constants.weight]), group[0].result, width)
+    whole = like_with_width(tape.op("MatMul", [x, constants.weight]), group[0].result, width)
     if constants.bias is not None:
-        whole = _like(tape.op("Add", [whole, constants.bias]), group[0].result, width)
+        whole = like_with_width(tape.op("Add", [whole, constants.bias]), group[0].result, width)
     parts = tape.op_multi_out("Split", [whole, constants.widths], {"axis": -1}, num_outputs=len(group))
     for node in tape.nodes:
         node.metadata_props.update(first.metadata_props)
     place.insert_before(first, tape.nodes)
     for part, projection in zip(parts, group, strict=True):
-        _like(part, projection.result, projection.width).name = projection.result.name
+        like_with_width(part, projection.result, projection.width).name = projection.result.name
         projection.result.replace_all_uses_with(part, replace_graph_outputs=True)
         place.remove(projection.nodes, safe=True)
     for value in key:
@@ -201,25 +185,8 @@ class _Merged:
 
 def _merged_constants(graph: ir.Graph, group: list[_Projection]) -> _Merged:
     name = "+".join(str(p.weight.name) for p in group)
-    weight = _initializer(graph, name, np.concatenate([p.weights() for p in group], axis=1))
+    weight = initializer(graph, name, np.concatenate([p.weights() for p in group], axis=1))
     bias = None
     if any(p.bias for p in group):
-        bias = _initializer(graph, f"{name}.bias", np.concatenate([p.biases() for p in group]))
-    return _Merged(weight, bias, _initializer(graph, f"{name}.widths", np.array([p.width for p in group], np.int64)))
-
-
-def _initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    while name in graph.initializers:
-        name += "'"
-    tensor = ir.tensor(array, name=name)
-    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.register_initializer(value)
-    return value
-
-
-def _like(value: ir.Value, other: ir.Value, width: int) -> ir.Value:
-    """Give a value the type of another and its shape, but for the last axis."""
-    value.type = None if other.dtype is None else ir.TensorType(other.dtype)
-    if other.shape is not None:
-        value.shape = ir.Shape([*other.shape[:-1], width])
-    return value
+        bias = initializer(graph, f"{name}.bias", np.concatenate([p.biases() for p in group]))
+    return _Merged(weight, bias, initializer(graph, f"{name}.widths", np.array([p.width for p in group], np.int64)))
