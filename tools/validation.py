@@ -38,15 +38,18 @@ QUICK = (Size(3, 17, 11),)
 
 def validate(
     candidate: str | os.PathLike[str] | bytes | Session,
-    against: nn.Module | str | os.PathLike[str] | bytes | Session,
+    against: nn.Module | str | os.PathLike[str] | bytes | Session | None = None,
     example_inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
+    expect: str | Mask | None = None,
+    contracts: bool | None = None,
     quick: bool = False,
     device: str = "cpu",
     seed: int = 0,
     on_case: Callable[[Case], None] | None = None,
+    on_contract: Callable[[Contract], None] | None = None,
 ) -> Verdict:
-    """Run a candidate and a reference on the same inputs, at many sizes and padding patterns, and compare their rows.
+    """Compare a candidate with a reference at many sizes and padding patterns, and hold it to what its masks mean.
 
     Valid rows must agree within the tolerance of their element type, and must not be NaN. Padding rows and rows without
     a key must be finite where the reference's are; how far they differ is told.
@@ -57,23 +60,28 @@ def validate(
         Path or bytes of an ONNX file, or a session. Its ``maskport.io`` metadata tells its masks and axes; without it,
         they are taken from the names of its inputs.
     against
-        The module that it was made from, or another ONNX file (for which PyTorch isn't needed).
+        The module that it was made from, or another ONNX file (for which PyTorch isn't needed); None for contracts
+        alone.
     example_inputs
         Of the module: tensors by name, or in the order of its ``forward``'s parameters. Of a file: arrays by name; by
         default they are drawn. Their types are kept; values that are no tensors go to the module as they are.
+    expect
+        The mask that the candidate's self-attention must have: see :func:`contracts_of`.
+    contracts
+        Whether to try the contracts, which need no reference; by default where there is none, or a mask is expected.
     quick
         Whether to try one size instead of five and what is longer than the module's windows.
     device
         Where files are run.
     seed
         Of everything that is drawn.
-    on_case
-        Called before each case.
+    on_case, on_contract
+        Called before each case, and after each contract.
 
     Returns
     -------
     Verdict
-        ``ok`` is true only if valid rows were compared and nothing failed.
+        ``ok`` is true only if valid rows were compared (or contracts shown) and nothing failed.
 
     Raises
     ------
@@ -86,6 +94,28 @@ def validate(
     >>> verdict.ok, verdict.worst  # doctest: +SKIP
     (True, 1.2e-06)
     """
+    promised = Verdict((), (), {})
+    if contracts or (contracts is None and (against is None or expect is not None)):
+        from .contracts import contracts_of
+
+        if isinstance(candidate, Session):
+            raise ToolError("contracts are read from the graph, which a session doesn't hold; give the file's path")
+        promised = contracts_of(candidate, expect, seed=seed, on_contract=on_contract)
+    if against is None:
+        return promised
+    compared = _compare(candidate, against, example_inputs, quick, device, seed, on_case)
+    return Verdict(compared.cases, (*compared.contracts, *promised.contracts), compared.tolerances)
+
+
+def _compare(
+    candidate: str | os.PathLike[str] | bytes | Session,
+    against: nn.Module | str | os.PathLike[str] | bytes | Session,
+    example_inputs: Mapping[str, Any] | Sequence[Any] | None,
+    quick: bool,
+    device: str,
+    seed: int,
+    on_case: Callable[[Case], None] | None,
+) -> Verdict:
     session = _session(candidate, device)
     reference: Run
     masks: Sequence[Mask] = ()

@@ -1,0 +1,90 @@
+"""All contracts of a file, in the order in which a person wants to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...models.masks import Mask
+from ..verdict import Contract, Verdict
+from .batch import batch_invariance
+from .claim import Claim, with_inputs
+from .empty_rows import empty_rows
+from .expected import as_expected, declared, parse_expected
+from .inputs import inputs_matter
+from .lengths import lengths_free
+from .prefix import prefix
+from .subject import Model, Subject
+from .token_contracts import TokenContracts
+
+
+def contracts_of(
+    model: Model,
+    expect: str | Mask | None = None,
+    *,
+    seed: int = 0,
+    on_contract: Callable[[Contract], None] | None = None,
+) -> Verdict:
+    """Hold a file to what its masks mean, without a reference.
+
+    It is run on the CPU; operators that are for CUDA alone are stood in for by their executable twins.
+
+    Parameters
+    ----------
+    model : path, bytes or onnx_ir.Model
+        By any exporter. It is not changed.
+    expect : Mask or str, optional
+        The mask that its self-attention must have, such as ``"causal & padding(attention_mask)"``; by default each
+        attention is held to the mask that is read from its own graph.
+    seed : int
+        Of everything that is drawn.
+    on_contract : callable, optional
+        Called with each contract when it is done.
+
+    Returns
+    -------
+    Verdict
+        ``ok`` is true only if something was perturbed, and nothing moved that must not.
+
+    Raises
+    ------
+    InspectError
+        If it is no ONNX model.
+    ProofFailed
+        If it can't be run on drawn inputs.
+    ToolError
+        If `expect` is no mask of its inputs.
+
+    Examples
+    --------
+    >>> contracts_of("decoder.onnx", "causal & padding(attention_mask)").ok  # doctest: +SKIP
+    True
+    """
+    subject = Subject.of(model, seed)
+    found: list[Contract] = []
+
+    def add(contracts: Sequence[Contract]) -> None:
+        for contract in contracts:
+            found.append(contract)
+            if on_contract is not None:
+                on_contract(contract)
+
+    claims: Sequence[Claim] = subject.claims
+    if expect is not None:
+        mask = parse_expected(str(expect), subject)
+        add(list(as_expected(subject, mask)))
+        claims = declared(subject, mask)
+    add(contracts_of_claims(subject, claims))
+    return Verdict((), tuple(found), {}, reference=False)
+
+
+def contracts_of_claims(subject: Subject, claims: Sequence[Claim]) -> list[Contract]:
+    """Hold a file to given claims."""
+    subject = subject.promised(with_inputs(claims, subject.layout))
+    return [
+        *TokenContracts(subject).run(),
+        batch_invariance(subject),
+        prefix(subject),
+        *inputs_matter(subject),
+        lengths_free(subject),
+        *empty_rows(subject),
+    ]

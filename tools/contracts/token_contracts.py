@@ -1,0 +1,192 @@
+"""One token after the other is changed, and no row may move that the masks keep it from.
+
+============================  ==========================================================================
+padding-invariance            a real row doesn't move with what stands at padding: other tokens, huge ones
+padding-nan                   nor with NaN there; told, and not held against a file
+causality                     no row moves with a token after it
+window                        nor with one beyond what all layers' windows reach together
+segments                      nor with one of another segment
+mask                          nor with any that all masks together keep from it
+tokens-matter                 and a token that some other row may read moves one
+============================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...export.cases.draw import Case, Size
+from ...export.cases.layout import Label
+from ...export.check.backend import BackendError
+from ..verdict import NOT_RUN, OK, Contract
+from . import noise
+from .claim import FAMILIES, NOTHING
+from .finding import Finding
+from .reach import Reach, reach
+from .subject import Arrays, Subject
+from .tokens import Redrawn, moved, redrawn
+
+PADDING, NAN, MATTER = "padding-invariance", "padding-nan", "tokens-matter"
+MAIN = Size(3, 17, 11)
+PATTERNS = ("ones", "holes", "left", "right", "no token")
+# What is put at padding beside other tokens: so large that a fill which is too weak shows, and no sum overflows.
+HUGE = {"float16": 1e2}
+HUGE_ELSE = 1e4
+# A longer row is not run.
+LONGEST = 2048
+BEYOND = 5
+# How often a token that moved nothing is changed again.
+TRIES = 3
+
+
+class TokenContracts:
+    """What was found of a subject so far."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.found = {name: Finding(name, NOTHING[name]) for name in FAMILIES}
+        self.nan = Finding(NAN, NOTHING[PADDING])
+        self.matter = Finding(MATTER, "no token could be changed that another row may read")
+
+    def run(self) -> list[Contract]:
+        """Run all cases."""
+        for case, places in self._cases():
+            self._try(case, places)
+        contracts = [finding.contract() for finding in (*self.found.values(), self.matter)]
+        return [contracts[0], self._nan(), *contracts[1:]]
+
+    def _cases(self) -> Iterator[tuple[Case, range | tuple[int, ...]]]:
+        """Yield cases, each with the places of the tokens that are changed one by one."""
+        layout = self.subject.layout
+        patterns = PATTERNS if layout.masks else ("ones", "holes") if _has_masks(self.subject) else ("ones",)
+        for pattern in patterns:
+            case = self.subject.draw(MAIN, pattern)
+            if case is not None:
+                yield case, range(max(case.sizes[label] for label in layout.tokens)) if layout.tokens else ()
+        far = self._all_windows()
+        if far is not None and far >= MAIN.length and far + BEYOND <= LONGEST:
+            case = self.subject.draw(Size(1, far + BEYOND, 11), "ones")
+            if case is not None:
+                last = far + BEYOND - 1
+                yield case, (0, 1, last // 2, last - 1, last)
+
+    def _all_windows(self) -> int | None:
+        """Return how far the windows of all layers reach together, None if one has no end."""
+        lefts = [FAMILIES["window"](claim.mask).window for claim in self.subject.claims]
+        sides = [max(window) for window in lefts]
+        return sum(sides) if sides and min(sides) >= 0 else None
+
+    def _try(self, case: Case, places: range | tuple[int, ...]) -> None:
+        subject = self.subject
+        try:
+            before = subject.run(case.inputs)
+        except BackendError:
+            # That it runs at all lengths is another contract.
+            return
+        case = subject.told(case, before)
+        if subject.layout.masks:
+            self._padding(case, before)
+        reaches = {name: reach(subject, case, before, part) for name, part in FAMILIES.items()}
+        for label in subject.layout.tokens:
+            for place in places:
+                if place < case.sizes[label]:
+                    self._token(case, before, label, place, reaches)
+
+    def _token(self, case: Case, before: Arrays, label: Label, place: int, reaches: dict[str, Reach]) -> None:
+        """Change the token at one place of all rows of a batch."""
+        where = np.zeros((case.sizes[self.subject.layout.batch], case.sizes[label]), bool)
+        where[:, place] = True
+        unseen = np.zeros(len(where), bool)
+        for attempt in range(TRIES):
+            other = redrawn(self.subject, case, {label: where}, seed=attempt + 1)
+            changed = other.changed[label][:, place]
+            after = self._after(other, before) if changed.any() else None
+            if after is None:
+                return
+            seen = np.zeros(len(where), bool)
+            may = np.zeros(len(where), bool)
+            limit = noise.same_shape(before)
+            for rows in self.subject.layout.tokens:
+                valid = case.rows.real[rows] & case.rows.has_key[rows] & changed[:, None]
+                others = valid & ~where if rows == label else valid
+                may |= (others & reaches["mask"][rows, label][..., place]).any(axis=1)
+                for name, apart in moved(self.subject, rows, before, after).items():
+                    seen |= (others & (apart > 0)).any(axis=1)
+                    for family, finding in self.found.items():
+                        kept = valid & ~reaches[family][rows, label][..., place]
+                        if kept.any():
+                            count, worst = _worst(apart, kept)
+                            why = _told(case, label, place, rows, name, apart, kept)
+                            finding.note(count, worst, limit, why)
+            if attempt == 0:
+                # A row of padding is read by nobody.
+                unseen = may & case.rows.real[label][:, place]
+                self.matter.perturbed += int(unseen.sum())
+            unseen &= ~seen
+            if not unseen.any():
+                return
+        row = int(np.flatnonzero(unseen)[0])
+        self.matter.fail(f"{TRIES} other tokens at {label} {place} of row {row} move no other row at {case.name}")
+
+    def _after(self, other: Redrawn, before: Arrays) -> Arrays | None:
+        """Return what comes of other tokens; None if they change what a mask reads."""
+        try:
+            after = self.subject.run(other.case.inputs)
+        except BackendError:
+            return None
+        hidden = self.subject.interface.hidden
+        return after if all(np.array_equal(before[name], after[name]) for name in hidden) else None
+
+    def _padding(self, case: Case, before: Arrays) -> None:
+        """Change all padding at once: it need not be one token that shows."""
+        where = {label: ~real for label, real in case.rows.real.items()}
+        dtypes = {
+            array.dtype.name for name, array in case.inputs.items() if self.subject.layout.inputs[name].role == "tokens"
+        }
+        huge = min((HUGE.get(dtype, HUGE_ELSE) for dtype in dtypes), default=HUGE_ELSE)
+        for fill, finding, what in (
+            (None, self.found[PADDING], "other tokens"),
+            (huge, self.found[PADDING], f"tokens of {huge:g}"),
+            (-huge, self.found[PADDING], f"tokens of {-huge:g}"),
+            (np.nan, self.nan, "NaN"),
+        ):
+            other = redrawn(self.subject, case, where, fill)
+            floats = any(before.dtype.kind == "f" for before in case.inputs.values())
+            if not any(changed.any() for changed in other.changed.values()) or (fill is not None and not floats):
+                continue
+            after = self._after(other, before)
+            if after is None:
+                continue
+            for rows in self.subject.layout.tokens:
+                for name, apart in moved(self.subject, rows, before, after).items():
+                    valid = case.rows.real[rows] & case.rows.has_key[rows]
+                    if valid.any():
+                        count, worst = _worst(apart, valid)
+                        why = f"{what} at padding move {name!r} by {worst:.2g} on valid rows at {case.name}"
+                        finding.note(count, worst, noise.same_shape(before), why)
+
+    def _nan(self) -> Contract:
+        found = self.nan.contract()
+        if found.status == OK or found.status == NOT_RUN:
+            return found
+        why = "NaN at padding reaches valid rows: 0 x NaN is NaN wherever padding is weighed by 0. Keep padding finite"
+        return Contract(NAN, NOT_RUN, why=why)
+
+
+def _worst(apart: np.ndarray, where: np.ndarray) -> tuple[int, float]:
+    return int(where.sum()), float(apart[where].max(initial=0.0))
+
+
+def _told(case: Case, label: Label, place: int, rows: Label, name: str, apart: np.ndarray, kept: np.ndarray) -> str:
+    batch, row = np.unravel_index(int(np.where(kept, apart, -1.0).argmax()), apart.shape)
+    real = "" if case.rows.real[label][batch, place] else ", which is padding,"
+    return (
+        f"another token at {label} {place} of row {batch}{real} moves {name!r} at {rows} {row} by "
+        f"{apart[batch, row]:.2g} at {case.name}"
+    )
+
+
+def _has_masks(subject: Subject) -> bool:
+    return any(value.role == "mask" for value in subject.layout.inputs.values())
