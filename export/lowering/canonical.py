@@ -25,6 +25,7 @@ from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.terms import Term
 from ..symbolic.values import Index, NotFollowed, describe
+from .keyless import KeylessRows, refusal
 from .operands import Located, Operands, Result, operands_of, places
 
 __all__ = ["ATTENTION", "DOMAIN", "Inputs", "Site", "canonicalize", "is_site"]
@@ -149,7 +150,8 @@ def canonicalize(
                 plans.append((site, _plan(site, names[site.node])))
         except (NotFollowed, t.TooLarge, RecursionError) as error:
             refused[names[site.node]] = str(error) or type(error).__name__
-    nodes = [_replace(site, plan) for site, plan in plans]
+    keyless = KeylessRows()
+    nodes = [_replace(site, plan, keyless) for site, plan in plans]
     if nodes:
         model.graph.opset_imports.setdefault(DOMAIN, 1)
         passes.RemoveUnusedNodesPass()(model)
@@ -193,6 +195,9 @@ def _plan(site: sites.Site, name: str) -> _Plan:
         site.empty_rows,
         site.cross,
     )
+    reason = refusal(described, cached=operands.cache is not None)
+    if reason is not None:
+        raise NotFollowed(reason)
     batch = t.length(site.axes.b)
     # A mask whose lengths are not known leaves those of the scores unknown; the queries tell their own.
     located = operands.query
@@ -263,7 +268,7 @@ def _sink(site: sites.Site) -> ir.Value | None:
     raise NotFollowed(f"its sink {describe(sink)} is not one number for each head")
 
 
-def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
+def _replace(site: sites.Site, plan: _Plan, keyless: KeylessRows) -> ir.Node:
     """Put the canonical node before what makes the result, and let it make the result."""
     operands, described = plan.operands, plan.site
     b = Builder()
@@ -293,7 +298,7 @@ def _replace(site: sites.Site, plan: _Plan) -> ir.Node:
     assert producer is not None
     assert producer.graph is not None
     node.metadata_props[SITE_KEY] = described.name
-    made = _from_bse(b, output, operands.result, described)
+    made = _from_bse(b, keyless(b, described, inputs, output), operands.result, described)
     if made is not output:
         made = like(made, replaced)
     for new in b.nodes:
