@@ -63,7 +63,7 @@ class KeylessRows:
         """Return an attention's result [B, Q, H * D]; the inputs are those of its canonical node."""
         if not may_be_read(site.mask, cross=site.cross):
             return result
-        dtype, shape = result.dtype, result.shape
+        dtype = result.dtype
         assert dtype is not None
         heads, size = site.q_heads, site.v_head_size
         has_key = self._has_key(b, site, inputs)
@@ -71,7 +71,9 @@ class KeylessRows:
         instead = self._mean(b, site, inputs[2]) if site.empty_rows == "mean" else b.constant(0, dtype.numpy())
         by_head = b.op("Reshape", result, b.ints(0, 0, heads, size))
         chosen = b.op("Where", has_key, by_head, instead, dtype=dtype)
-        return b.op("Reshape", chosen, b.ints(0, 0, heads * size), shape=shape)
+        joined = b.op("Reshape", chosen, b.ints(0, 0, heads * size))
+        joined.shape = result.shape
+        return joined
 
     def _has_key(self, b: Builder, site: Site, inputs: Sequence[ir.Value | None]) -> ir.Value:
         """Return which queries have a key, bool [B, Q, H or 1, 1]."""

@@ -1,7 +1,8 @@
-"""Small encoders in ONNX text, of which a test writes what is before and after the attention, and what they must give."""
+"""Small encoders in ONNX text: a test writes what is before and after the attention; and what they must give."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -268,13 +269,13 @@ def mask_model(
         if name != "m":
             kind = "bool" if spec.dims == "bhqk" else "int64"
             inputs.append(f"{kind}[{','.join(length[letter] for letter in spec.dims)}] {name}")
-    drawn = "".join(
-        attend("h" if not n else f"o{n - 1}", f"o{n}", "allowed", weights="wu"[n % 2]) for n in range(layers)
+    names_of = ["h", *(f"o{n}" for n in range(layers))]
+    drawn = "\n".join(
+        attend(before, out, "allowed", weights="wu"[n % 2])
+        for n, (before, out) in enumerate(itertools.pairwise(names_of))
     )
-    made = model(
-        after, attention=f"allowed = Identity(padded)\n {drawn}\n o = Identity(o{layers - 1})", inputs=", ".join(inputs),
-        opset=opset,
-    )  # fmt: skip
+    attention = f"allowed = Identity(padded)\n {drawn}\n o = Identity({names_of[-1]})"
+    made = model(after, attention=attention, inputs=", ".join(inputs), opset=opset)
     graph = mask.to_onnx(opset_version=opset).graph
     nodes = []
     for node in graph.node:
