@@ -8,6 +8,8 @@ mask_diff, diff                what the attention of two files differs in
 picture, mask_sample           pictures of masks and of differences, and the sizes and tensors they are drawn at
 inputs, files                  what a command reads, draws and writes
 run, export_report, tables     results as tables that fit 80 columns
+lint_command, linting/         known faults of masks in a file, and what each means
+project_settings               what a project's pyproject.toml says
 benchmark/                     a model beside what others make of it
 dryrun/                        the CUDA kernels that a model launches, without a GPU
 demo                           two models exported, validated and put to work
@@ -21,11 +23,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .benchmark.bench import bench
     from .dryrun import Trace, dryrun
+    from .linting.lint import Linted, lint
     from .mask_diff import Diff, diff
     from .validation import validate
     from .verdict import Verdict
 
-__all__ = ["Diff", "Trace", "Verdict", "bench", "diff", "dryrun", "validate"]
+__all__ = ["Diff", "Linted", "Trace", "Verdict", "bench", "diff", "dryrun", "lint", "validate"]
 
 _FILES = {
     "Diff": "mask_diff",
@@ -33,6 +36,8 @@ _FILES = {
     "bench": "benchmark.bench",
     "Trace": "dryrun",
     "dryrun": "dryrun",
+    "Linted": "linting.lint",
+    "lint": "linting.lint",
     "Verdict": "verdict",
     "validate": "validation",
 }

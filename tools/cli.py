@@ -229,6 +229,49 @@ def validate(
 
 
 @app.command(cls=Command)
+def lint(
+    context: typer.Context,
+    model: Annotated[Path | None, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODE", help="Rules to run, by the beginning of their codes; may be repeated."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Rules to leave out; may be repeated.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="text, json, github or sarif.")] = "text",
+    known: Annotated[
+        bool, typer.Option("--known", help="Instead, try known faults of the installed packages.")
+    ] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Look for known faults of masks in a model; exit code 1 if there are errors or warnings."""
+    from .errors import ToolError
+    from .lint_command import known_command, lint_command
+
+    form = "json" if as_json else form
+    if known:
+        return known_command(context.obj, form == "json")
+    if model is None:
+        raise ToolError("there is no model to lint; give the path of an ONNX file, or --known")
+    return lint_command(context.obj, model, select or (), ignore or (), form)
+
+
+@app.command(cls=Command)
+def explain(
+    context: typer.Context,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="For example MP101.", show_default=False)],
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Explain a rule of `maskport lint`: what it finds, why it matters, and what to do."""
+    from .lint_command import explain_command
+
+    return explain_command(context.obj, code, as_json)
+
+
+@app.command(cls=Command)
 def dryrun(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
