@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from ..builder import Builder
 from ..lowering.canonical import Site
+from ..lowering.numbers import channel_factor
 from .tokens import Tokens
 
 __all__ = ["Groups", "attend_groups", "groups_of_rows", "groups_of_segments"]
 
 BOOL, INT32, INT64 = ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64
 MICROSOFT = "com.microsoft"
+# Flash Attention's head sizes.
+HEAD_MULTIPLE = 8
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Groups:
         int64 [T]: how tokens are ordered by groups, and how they get back; None if they are.
     keys : ir.Value or None
         int64 [G]: how many of a group's tokens, the first ones, are keys; None if all are.
+    is_key : ir.Value or None
+        bool [T]: which tokens are keys; None if all are.
     dummy : ir.Value or None
         bool [T]: what is in no group, the last ones; None if nothing is.
     most_dummies : int
@@ -54,6 +60,7 @@ class Groups:
     order: ir.Value | None = None
     back: ir.Value | None = None
     keys: ir.Value | None = None
+    is_key: ir.Value | None = None
     dummy: ir.Value | None = None
     most_dummies: int = 0
 
@@ -69,6 +76,7 @@ def groups_of_rows(build: Builder, tokens: Tokens, *, extras: bool) -> Groups:
         tokens.batch,
         tokens.length,
         keys=keys,
+        is_key=tokens.real if extras else None,
         dummy=tokens.dummy,
         most_dummies=tokens.most_dummies,
     )
@@ -139,14 +147,53 @@ def attend_groups(
     b = build
     if groups.order is not None:
         operands = [b.op("Gather", operand, groups.order, axis=0) for operand in operands]
-    packs = not causal and groups.keys is None and site.kv_heads == site.q_heads and not site.softcap
-    if packs and dtype != "bfloat16":
+    packs = not causal and site.kv_heads == site.q_heads and not site.softcap and dtype != "bfloat16"
+    factor = channel_factor(site.scale, dtype or "float32")
+    if packs and groups.is_key is not None and factor is not None:
+        wide, operands = _with_channel(b, groups.is_key, site, factor, operands)
+        whole = _side_by_side(b, groups, wide, operands)
+        result, kernel = _narrowed(b, whole, wide, site.v_head_size), "com.microsoft.PackedMultiHeadAttention"
+    elif packs and groups.keys is None:
         result, kernel = _side_by_side(b, groups, site, operands), "com.microsoft.PackedMultiHeadAttention"
     else:
         result, kernel = _in_rows(b, groups, site, causal, operands), "ai.onnx.Attention"
     if groups.back is not None:
         result = b.op("Gather", result, groups.back, axis=0)
     return result, kernel
+
+
+def _with_channel(
+    b: Builder, is_key: ir.Value, site: Site, factor: float, operands: Sequence[ir.Value]
+) -> tuple[Site, list[ir.Value]]:
+    """Tell by one more element of each head which tokens are no keys: c for a query, -c for such a key, else 0.
+
+    Flash Attention takes heads of a multiple of 8. A group without a key attends the tokens that it has.
+    """
+    size = (max(site.head_size, site.v_head_size) // HEAD_MULTIPLE + 1) * HEAD_MULTIPLE
+    more = [size - site.head_size, size - site.head_size, size - site.v_head_size]
+    dtype = operands[0].dtype
+    assert dtype is not None
+    marks = np.zeros((2, 1, 1, more[0]), dtype.numpy())
+    marks[:, 0, 0, 0] = factor, -factor
+    real = b.op("Unsqueeze", is_key, b.ints(1, 2))
+    hidden = b.op("Where", real, b.constant(np.zeros_like(marks[1])), b.constant(marks[1]), dtype=dtype)
+    one_head = b.op("Shape", hidden, dtype=INT64, start=0, end=1)
+    added = [b.constant(marks[0]), hidden, b.constant(np.zeros((1, 1, more[2]), dtype.numpy()))]
+    wide = []
+    for operand, element, count in zip(operands, added, more, strict=True):
+        heads = b.op("Reshape", operand, b.ints(-1, site.q_heads, size - count))
+        same = b.op("Expand", element, b.join(one_head, b.ints(site.q_heads, count)))
+        joined = b.op("Concat", heads, same, axis=2)
+        wide.append(b.op("Reshape", joined, b.ints(-1, site.q_heads * size)))
+    return replace(site, head_size=size, v_head_size=size), wide
+
+
+def _narrowed(b: Builder, value: ir.Value, wide: Site, kept: int) -> ir.Value:
+    """Return the first elements of each head: [T, H * kept]."""
+    heads = b.op("Reshape", value, b.ints(-1, wide.q_heads, wide.v_head_size))
+    return b.op(
+        "Reshape", b.op("Slice", heads, b.ints(0), b.ints(kept), b.ints(2)), b.ints(-1, wide.q_heads * kept)
+    )
 
 
 def _numbers(b: Builder, groups: Groups) -> ir.Value:
@@ -226,5 +273,10 @@ def _in_rows(b: Builder, groups: Groups, site: Site, causal: bool, operands: Seq
         keys = groups.keys if groups.keys is not None else b.op("Sub", groups.ends, groups.starts)
         inputs += [None, None, None, keys]
     attended = b.op("Attention", *inputs, q_num_heads=site.q_heads, kv_num_heads=site.kv_heads, **attributes)
+    # Where each token is among all places, once for all layers: in each, Gather is one launch and GatherND two.
+    size, shape = b.op("Mul", groups.count, groups.longest), b.join(groups.count, groups.longest)
+    numbers = b.op("Reshape", b.op("Range", b.integer(0), b.op("Squeeze", size), b.integer(1), dtype=INT64), shape)
     place = [b.op("Unsqueeze", value, b.ints(1)) for value in (groups.of_token, _within(b, groups))]
-    return b.op("GatherND", attended, b.op("Concat", *place, axis=1))
+    token = b.op("GatherND", numbers, b.op("Concat", *place, axis=1), dtype=INT64)
+    flat = b.op("Reshape", attended, b.ints(-1, site.q_heads * site.v_head_size))
+    return b.op("Gather", flat, token, axis=0)

@@ -7,15 +7,19 @@ from .clean import clean
 from .launches import fewer_launches
 from .merge_projections import MergeProjectionsPass
 from .rms_norm import RmsNormPass
+from .rotary import RotaryPass
 from .skip_norm import SkipNormPass
 from .unique_names import UniqueNamesPass
+from .wide_heads import WideHeadsPass
 
 __all__ = [
     "BiasGeluPass",
     "MergeProjectionsPass",
     "RmsNormPass",
+    "RotaryPass",
     "SkipNormPass",
     "UniqueNamesPass",
+    "WideHeadsPass",
     "clean",
     "fewer_launches",
 ]

@@ -10,11 +10,15 @@ from onnx_ir.passes import InPlacePass, common
 from .bias_gelu import BiasGeluPass
 from .merge_projections import MergeProjectionsPass
 from .rms_norm import RmsNormPass
+from .rotary import RotaryPass
 from .skip_norm import SkipNormPass
+from .wide_heads import WideHeadsPass
 
 # In this order: a norm is fused with the sum before it.
 FUSIONS: dict[str, type[InPlacePass]] = {
     "fuse norms": RmsNormPass,
+    "fuse rotary embeddings": RotaryPass,
+    "widen heads in weights": WideHeadsPass,
     "merge projections": MergeProjectionsPass,
     "fuse sums into norms": SkipNormPass,
     "fuse biases into Gelu": BiasGeluPass,

@@ -12,39 +12,11 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from .constants import constant_tensor, initializer, is_bias, is_constant, like_with_width
+from .constants import initializer, like_with_width
+from .projections import Projection, projection_of
 
 # The first operator set in which Split takes its sizes as an input.
 SPLIT_SIZES_OPSET = 13
-
-
-@dataclass(frozen=True)
-class _Projection:
-    """A product ``x @ weight + bias``: its nodes, its result, and its constants as the graph has them."""
-
-    nodes: tuple[ir.Node, ...]
-    result: ir.Value
-    weight: ir.Value
-    bias: ir.Value | None
-    transposed: bool
-
-    @property
-    def width(self) -> int:
-        shape = constant_tensor(self.weight).shape
-        return shape.numpy()[0 if self.transposed else 1]
-
-    @property
-    def dtype(self) -> ir.DataType:
-        return constant_tensor(self.weight).dtype
-
-    def weights(self) -> np.ndarray:
-        array = constant_tensor(self.weight).numpy()
-        return array.T if self.transposed else array
-
-    def biases(self) -> np.ndarray:
-        if self.bias is None:
-            return np.zeros(self.width, self.dtype.numpy())
-        return constant_tensor(self.bias).numpy().reshape(self.width)
 
 
 class MergeProjectionsPass(InPlacePass):
@@ -63,9 +35,9 @@ class MergeProjectionsPass(InPlacePass):
         if model.opset_imports.get("", 0) < SPLIT_SIZES_OPSET:
             return PassResult(model, modified=False)
         graph = model.graph
-        by_input: dict[tuple[ir.Value, ir.Graph | None, ir.DataType], list[_Projection]] = defaultdict(list)
+        by_input: dict[tuple[ir.Value, ir.Graph | None, ir.DataType], list[Projection]] = defaultdict(list)
         for node in graph.all_nodes():
-            if projection := _projection(node):
+            if projection := projection_of(node):
                 x = node.inputs[0]
                 assert x is not None
                 by_input[x, node.graph, projection.dtype].append(projection)
@@ -76,48 +48,13 @@ class MergeProjectionsPass(InPlacePass):
         return PassResult(model, modified=bool(groups))
 
 
-def _projection(node: ir.Node) -> _Projection | None:
-    """Read a projection that begins at a node."""
-    if node.domain != "" or node.op_type not in ("MatMul", "Gemm") or not is_constant(node.inputs[1], 2):
-        return None
-    x, weight, (product,) = node.inputs[0], node.inputs[1], node.outputs
-    if x is None or weight is None or ir.convenience.get_const_tensor(x) is not None:
-        return None
-    if node.op_type == "MatMul":
-        found = _with_added_bias(_Projection((node,), product, weight, None, False))
-    else:
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
-        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-        if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0:
-            return None
-        found = _Projection((node,), product, weight, bias, bool(attributes.get("transB", 0)))
-        if bias is not None and not (is_bias(bias, found.width) and attributes.get("beta", 1.0) == 1.0):
-            return None
-    used = found.result.uses() or found.result.is_graph_output()
-    return found if used else None
-
-
-def _with_added_bias(bare: _Projection) -> _Projection:
-    """Take in the Add that alone uses the product, where what it adds is constant along the last axis."""
-    uses = tuple(bare.result.uses())
-    if len(uses) != 1 or bare.result.is_graph_output():
-        return bare
-    add, index = uses[0]
-    if (add.domain, add.op_type, add.graph) != ("", "Add", bare.nodes[0].graph):
-        return bare
-    bias = add.inputs[1 - index]
-    if bias is None or not is_bias(bias, bare.width):
-        return bare
-    return _Projection((*bare.nodes, add), add.outputs[0], bare.weight, bias, bare.transposed)
-
-
-def _meeting(projections: list[_Projection]) -> Iterator[list[_Projection]]:
+def _meeting(projections: list[Projection]) -> Iterator[list[Projection]]:
     """Group projections whose results meet in a node before the next projection.
 
     Keys and values of one cross attention meet; those of different layers, which also read one input, don't: merged,
     they would have to be kept until the last layer.
     """
-    groups: list[tuple[set[ir.Node], list[_Projection]]] = []
+    groups: list[tuple[set[ir.Node], list[Projection]]] = []
     for projection in projections:
         nodes, members = _reached(projection), [projection]
         for group in [group for group in groups if group[0] & nodes]:
@@ -128,7 +65,7 @@ def _meeting(projections: list[_Projection]) -> Iterator[list[_Projection]]:
     return ([p for p in projections if p in members] for _, members in groups)
 
 
-def _reached(projection: _Projection) -> set[ir.Node]:
+def _reached(projection: Projection) -> set[ir.Node]:
     """Return the nodes that depend on a projection, up to the next product with constant weights."""
     reached: set[ir.Node] = set()
     waiting = [projection.result]
@@ -148,7 +85,7 @@ def _multiplies_weights(node: ir.Node) -> bool:
 
 
 def _merge(
-    graph: ir.Graph, x: ir.Value, group: list[_Projection], made: dict[tuple[ir.Value | None, ...], _Merged]
+    graph: ir.Graph, x: ir.Value, group: list[Projection], made: dict[tuple[ir.Value | None, ...], _Merged]
 ) -> None:
     key = (*(p.weight for p in group), *(p.bias for p in group))
     if key not in made:
@@ -183,7 +120,7 @@ class _Merged:
     widths: ir.Value
 
 
-def _merged_constants(graph: ir.Graph, group: list[_Projection]) -> _Merged:
+def _merged_constants(graph: ir.Graph, group: list[Projection]) -> _Merged:
     name = "+".join(str(p.weight.name) for p in group)
     weight = initializer(graph, name, np.concatenate([p.weights() for p in group], axis=1))
     bias = None
