@@ -34,7 +34,7 @@ def host_tokens_of(build: Builder, graph: ir.Graph, mask: ir.Value, pad: int) ->
         raise Refused(f"the model has an input {min(map(str, taken))!r} already")
     assert mask.shape is not None
     kind = ir.TensorType(INT64)
-    flat = ir.Value(name=names[0], type=kind, shape=ir.Shape([f"{mask.name}_tokens"]))
+    flat = ir.Value(name=names[0], type=kind, shape=ir.Shape([f"tokens_of_{mask.name}"]))
     kept = ir.Value(name=names[1], type=kind, shape=ir.Shape([mask.shape[0]]))
     graph.inputs.extend([flat, kept])
     b = build

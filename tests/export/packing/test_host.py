@@ -11,7 +11,7 @@ import pytest
 from maskport.export import OptimizeError, optimize
 from maskport.export.optimized import Optimized
 from maskport.export.packing.host_inputs import BUCKET, PACKING_KEY, host_inputs
-from maskport.models import Causal, KeyPadding, Mask, Window
+from maskport.models import Causal, KeyPadding, Mask, Segments, Window
 from maskport.runtime import Session
 
 from ..lowering.canonical_models import run, run_twins
@@ -46,6 +46,7 @@ MODELS = {
     "padding, a mask of bool": (lambda: model(attention=TWO_LAYERS, mask_type="bool"), "PackedMultiHeadAttention"),
     "causal": (causal_model, "Attention"),
     "a window": (lambda: mask_model(Window(2, 1) & KeyPadding("m"), layers=2), None),
+    "segments": (lambda: mask_model(Segments("s") & KeyPadding("m"), layers=2), None),
     "a first token that is picked": (lambda: model(POOLED, attention=TWO_LAYERS, outputs=BOTH), "Attention"),
 }
 
@@ -130,6 +131,29 @@ def test_what_the_file_said_of_its_inputs_stays() -> None:
     assert found["inputs"]["x"] == io["inputs"]["x"]
     assert found["outputs"] == io["outputs"]
     assert found["inputs"]["m.tokens"]["role"] == "packing"
+
+
+def test_each_mask_has_inputs_of_its_own() -> None:
+    """Two sequences that know nothing of each other, each with a mask."""
+    other = "shown2 = Cast<to=9>(n)\n padded2 = Unsqueeze(shown2, axes12)\n h2 = Identity(z)"
+    source = model(
+        f"y = Identity(o)\n {attend('h2', 'y2', 'padded2', weights='u')}",
+        before=f"h = Identity(x)\n {other}",
+        inputs="float[B,U,16] z, int64[B,U] n",
+        outputs="float[B,S,16] y, float[B,U,16] y2",
+    )
+    result = host(source)
+    assert names_of(result) == ["x", "m", "z", "n", "m.tokens", "m.lengths", "n.tokens", "n.lengths"]
+    random = np.random.default_rng(0)
+    for pattern in PATTERNS:
+        given = {
+            name: random.standard_normal((3, length, 16)).astype(np.float32) for name, length in (("x", 7), ("z", 5))
+        }
+        given |= {"m": masked(pattern, 3, 7, random), "n": masked("holes", 3, 5, random)}
+        expected = run(ir.from_proto(source), given)
+        actual = run_twins(result.model, given | host_inputs(result.model.metadata_props, given))
+        same(pattern, given["m"], actual["y"], expected["y"], TOLERANCE)
+        same(pattern, given["n"], actual["y2"], expected["y2"], TOLERANCE)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 from maskport.export import optimize
 from maskport.export.packing.host_inputs import host_inputs
-from maskport.models import Causal, KeyPadding, Window
+from maskport.models import Causal, KeyPadding, Segments, Window
 from maskport.tools.dryrun import Trace, dryrun
 from maskport.tools.dryrun.call import Called
 
@@ -27,6 +27,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "padding": lambda: model(attention=TWO_LAYERS),
     "causal": lambda: mask_model(Causal() & KeyPadding("m"), layers=2),
     "a window": lambda: mask_model(Window(2, 1) & KeyPadding("m"), layers=2),
+    "segments": lambda: mask_model(Segments("s") & KeyPadding("m"), layers=2),
     "a first token that is picked": lambda: model(POOLED, attention=TWO_LAYERS, outputs=BOTH),
 }
 
@@ -66,7 +67,9 @@ def test_nothing_is_read_back_and_the_run_can_be_captured(name: str, tmp_path: P
     assert inside(in_the_graph) > 0
     assert not in_the_graph.cuda_graph.capturable
     assert found.launches < in_the_graph.launches
-    assert [site.kernel for site in found.attention] == [site.kernel for site in in_the_graph.attention]
+    # Groups of segments are counted on the device, so that here they are a mask.
+    by_mask = name in ("a window", "segments")
+    assert {site.kernel for site in found.attention} == {"memory_efficient" if by_mask else "flash"}
 
 
 @pytest.mark.usefixtures("null_device")
