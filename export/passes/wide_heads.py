@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult
+from onnx_ir.passes import InPlacePass, PassResult, common
 
 from ..builder import Builder, like, take_over
 from .chains import made_by, only_user
@@ -45,7 +45,8 @@ class WideHeadsPass(InPlacePass):
 
     def call(self, model: ir.Model) -> PassResult:
         """Fuse in place; the model is modified if any head was widened in its weights."""
-        graph, padded = model.graph, {}
+        graph = model.graph
+        padded: dict[tuple[ir.Value, int], ir.Value] = {}
         found = [widening for node in list(graph) if (widening := _widening(node)) is not None]
         # Values that end in zeros: how many of how much each head has.
         tails = {w.result: w for w in found if w.row is not None and not w.row.any()}
@@ -56,6 +57,8 @@ class WideHeadsPass(InPlacePass):
             _widen(graph, widening, padded)
         if found:
             graph.sort()
+            # What nothing uses would still be merged with other projections.
+            common.RemoveUnusedNodesPass()(model)
         return PassResult(model, modified=bool(found))
 
 
@@ -122,8 +125,8 @@ def _widen(graph: ir.Graph, w: _Widening, padded: dict[tuple[ir.Value, int], ir.
     biases[:, : w.size] = projection.biases().reshape(w.heads, w.size)
     if w.row is not None:
         biases[:, w.size :] = w.row
-    made = build.op("MatMul", x, initializer(graph, f"{name}.wide", wide.reshape(len(weights), -1)))
-    like(made, w.result)
+    product = build.op("MatMul", x, initializer(graph, f"{name}.wide", wide.reshape(len(weights), -1)))
+    made = like(product, w.result)
     if biases.any():
         made = like(build.op("Add", made, initializer(graph, f"{name}.wide.bias", biases.reshape(-1))), w.result)
     if w.row is None:
@@ -140,7 +143,8 @@ def _widen(graph: ir.Graph, w: _Widening, padded: dict[tuple[ir.Value, int], ir.
     take_over(w.result, made)
     for node, index in tuple(old.uses()):
         if node.op_type == "Shape":
-            node.replace_input_with(index, made)
+            # What is added may depend on the length.
+            node.replace_input_with(index, product)
 
 
 def _follow(graph: ir.Graph, attention: ir.Node, w: _Widening) -> None:
