@@ -356,7 +356,10 @@ def load_model(model: Any) -> tuple[ir.Model, str]:
         import onnx
 
         try:
-            proto = onnx.load_from_string(model) if isinstance(model, bytes) else model
+            proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.ModelProto()
+            if not isinstance(model, bytes):
+                # onnx_ir names the tensors of constants where they are.
+                proto.CopyFrom(model)
             return ir.from_proto(proto), proto.graph.name or "model"
         except Exception as error:
             raise InspectError(f"these bytes are no ONNX model: {_first_line(error)}") from error

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from ...export.repairs import REPAIRS
 from ...export.repairs.empty_rows import may_be_empty
 from ...export.repairs.nodes import reaches_softmax
+from ...export.symbolic.additive import LARGEST_FILL
 from ...export.symbolic.scores import Scores
 from ...export.symbolic.values import constant_of
 from .rule import Found, Rule
@@ -17,6 +18,7 @@ from .subject import Subject, producers
 
 __all__ = ["NUMBERS"]
 
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 LOWEST_HALF = float(np.finfo(np.float16).min)
 # A score below this, added to the lowest number of float16, is rounded to -inf.
 ROOM = 16
@@ -36,6 +38,25 @@ def _weak_fills(x: Subject) -> Iterator[Found]:
     for node, reason in x.attention.reasons.items():
         if reason.fault == "weak":
             yield Found(reason.reason, node)
+    # What is added to scores and holds no fill is read as a bias.
+    for node, fill, other in _products(x):
+        given = {value.name for value in producers([other]) if value.producer() is None and value.const_value is None}
+        if LARGEST_FILL < fill <= -1 and given and given <= x.masks.keys():
+            yield Found(
+                f"the mask {', '.join(sorted(map(str, given)))} is multiplied by {fill:g}, too small to mask", node
+            )
+
+
+def _products(x: Subject) -> Iterator[tuple[ir.Node, float, ir.Value]]:
+    """Yield each product that is added to scores and has a number as one operand, the number, and the other operand."""
+    for node in x.graph.all_nodes():
+        if (node.domain, node.op_type) != ("", "Mul") or not reaches_softmax(node.outputs[0]):
+            continue
+        for number, other in (node.inputs, node.inputs[::-1]):
+            tensor = None if number is None else constant_of(number)
+            if tensor is not None and tensor.size == 1 and tensor.dtype in FLOATS and other is not None:
+                yield node, float(tensor.numpy().astype(np.float32).item()), other
+                break
 
 
 def _nan_rows(x: Subject) -> Iterator[Found]:
@@ -63,16 +84,9 @@ def _half_overflows(x: Subject) -> Iterator[Found]:
 
 
 def _half_hazards(x: Subject) -> Iterator[Found]:
-    for node in x.graph.all_nodes():
-        if (node.domain, node.op_type) != ("", "Mul") or not reaches_softmax(node.outputs[0]):
-            continue
-        for value in node.inputs:
-            tensor = None if value is None else constant_of(value)
-            if tensor is None or tensor.size != 1 or tensor.dtype != ir.DataType.FLOAT:
-                continue
-            fill = float(tensor.numpy().item())
-            if -np.inf < fill < LOWEST_HALF:
-                yield Found(f"a mask is multiplied by {fill:g}, which is -inf in float16, and 0 x -inf is NaN", node)
+    for node, fill, _ in _products(x):
+        if -np.inf < fill < LOWEST_HALF:
+            yield Found(f"a mask is multiplied by {fill:g}, which is -inf in float16, and 0 x -inf is NaN", node)
 
 
 NUMBERS = (
