@@ -121,7 +121,7 @@ def is_site(node: ir.Node) -> bool:
 
 
 def canonicalize(
-    model: ir.Model, found: Sequence[sites.Site], names: dict[ir.Node, str]
+    model: ir.Model, found: Sequence[sites.Site], names: dict[ir.Node, str], *, keep_keyless: bool = True
 ) -> tuple[list[ir.Node], dict[str, str]]:
     """Replace attention by canonical nodes, in place.
 
@@ -133,6 +133,8 @@ def canonicalize(
         What `find_sites` found, and `verify` did not refuse.
     names : dict
         The name of each site, by its node.
+    keep_keyless : bool
+        Whether rows without a key are to give what the source gives where others read them.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def canonicalize(
                 plans.append((site, _plan(site, names[site.node])))
         except (NotFollowed, t.TooLarge, RecursionError) as error:
             refused[names[site.node]] = str(error) or type(error).__name__
-    keyless = KeylessRows()
+    keyless = KeylessRows() if keep_keyless else None
     nodes = [_replace(site, plan, keyless) for site, plan in plans]
     if nodes:
         model.graph.opset_imports.setdefault(DOMAIN, 1)
@@ -268,7 +270,7 @@ def _sink(site: sites.Site) -> ir.Value | None:
     raise NotFollowed(f"its sink {describe(sink)} is not one number for each head")
 
 
-def _replace(site: sites.Site, plan: _Plan, keyless: KeylessRows) -> ir.Node:
+def _replace(site: sites.Site, plan: _Plan, keyless: KeylessRows | None) -> ir.Node:
     """Put the canonical node before what makes the result, and let it make the result."""
     operands, described = plan.operands, plan.site
     b = Builder()
@@ -298,7 +300,8 @@ def _replace(site: sites.Site, plan: _Plan, keyless: KeylessRows) -> ir.Node:
     assert producer is not None
     assert producer.graph is not None
     node.metadata_props[SITE_KEY] = described.name
-    made = _from_bse(b, keyless(b, described, inputs, output), operands.result, described)
+    result = output if keyless is None else keyless(b, described, inputs, output)
+    made = _from_bse(b, result, operands.result, described)
     if made is not output:
         made = like(made, replaced)
     for new in b.nodes:

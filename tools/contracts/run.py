@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...models.masks import Mask
 from ..verdict import Contract, Verdict
@@ -62,7 +62,7 @@ def contracts_of(
     subject = Subject.of(model, seed)
     found: list[Contract] = []
 
-    def add(contracts: Sequence[Contract]) -> None:
+    def add(contracts: Iterable[Contract]) -> None:
         for contract in contracts:
             found.append(contract)
             if on_contract is not None:
@@ -71,20 +71,18 @@ def contracts_of(
     claims: Sequence[Claim] = subject.claims
     if expect is not None:
         mask = parse_expected(str(expect), subject)
-        add(list(as_expected(subject, mask)))
+        add(as_expected(subject, mask))
         claims = declared(subject, mask)
     add(contracts_of_claims(subject, claims))
     return Verdict((), tuple(found), {}, reference=False)
 
 
-def contracts_of_claims(subject: Subject, claims: Sequence[Claim]) -> list[Contract]:
-    """Hold a file to given claims."""
+def contracts_of_claims(subject: Subject, claims: Sequence[Claim]) -> Iterator[Contract]:
+    """Hold a file to given claims, one contract after the other."""
     subject = subject.promised(with_inputs(claims, subject.layout))
-    return [
-        *TokenContracts(subject).run(),
-        batch_invariance(subject),
-        prefix(subject),
-        *inputs_matter(subject),
-        lengths_free(subject),
-        *empty_rows(subject),
-    ]
+    yield from TokenContracts(subject).run()
+    yield batch_invariance(subject)
+    yield prefix(subject)
+    yield from inputs_matter(subject)
+    yield lengths_free(subject)
+    yield from empty_rows(subject)

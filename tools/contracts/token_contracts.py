@@ -4,7 +4,7 @@
 padding-invariance            a real row doesn't move with what stands at padding: other tokens, huge ones
 padding-nan                   nor with NaN there; told, and not held against a file
 causality                     no row moves with a token after it
-window                        nor with one beyond what all layers' windows reach together
+window                        nor with one beyond what all layers' windows reach together, and with the last in it
 segments                      nor with one of another segment
 mask                          nor with any that all masks together keep from it
 tokens-matter                 and a token that some other row may read moves one
@@ -23,6 +23,7 @@ from ...export.check.backend import BackendError
 from ..verdict import NOT_RUN, OK, Contract
 from . import noise
 from .claim import FAMILIES, NOTHING
+from .edges import Edges
 from .finding import Finding
 from .reach import Reach, reach
 from .subject import Arrays, Subject
@@ -48,12 +49,15 @@ class TokenContracts:
         self.subject = subject
         self.found = {name: Finding(name, NOTHING[name]) for name in FAMILIES}
         self.nan = Finding(NAN, NOTHING[PADDING])
+        self.edges = Edges(subject)
         self.matter = Finding(MATTER, "no token could be changed that another row may read")
 
     def run(self) -> list[Contract]:
         """Run all cases."""
         for case, places in self._cases():
             self._try(case, places)
+        if (narrow := self.edges.narrow()) is not None:
+            self.found["window"].fail(narrow)
         contracts = [finding.contract() for finding in (*self.found.values(), self.matter)]
         return [contracts[0], self._nan(), *contracts[1:]]
 
@@ -65,18 +69,12 @@ class TokenContracts:
             case = self.subject.draw(MAIN, pattern)
             if case is not None:
                 yield case, range(max(case.sizes[label] for label in layout.tokens)) if layout.tokens else ()
-        far = self._all_windows()
-        if far is not None and far >= MAIN.length and far + BEYOND <= LONGEST:
+        far = max(self.edges.reach, default=-1)
+        if far + BEYOND > MAIN.length and far + BEYOND <= LONGEST:
             case = self.subject.draw(Size(1, far + BEYOND, 11), "ones")
             if case is not None:
                 last = far + BEYOND - 1
                 yield case, (0, 1, last // 2, last - 1, last)
-
-    def _all_windows(self) -> int | None:
-        """Return how far the windows of all layers reach together, None if one has no end."""
-        lefts = [FAMILIES["window"](claim.mask).window for claim in self.subject.claims]
-        sides = [max(window) for window in lefts]
-        return sum(sides) if sides and min(sides) >= 0 else None
 
     def _try(self, case: Case, places: range | tuple[int, ...]) -> None:
         subject = self.subject
@@ -113,6 +111,8 @@ class TokenContracts:
                 others = valid & ~where if rows == label else valid
                 may |= (others & reaches["mask"][rows, label][..., place]).any(axis=1)
                 for name, apart in moved(self.subject, rows, before, after).items():
+                    if rows == label:
+                        self.edges.note(apart, valid, place)
                     seen |= (others & (apart > 0)).any(axis=1)
                     for family, finding in self.found.items():
                         kept = valid & ~reaches[family][rows, label][..., place]
