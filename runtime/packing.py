@@ -6,7 +6,7 @@ the host would have to wait for the count; so it takes them as inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,11 @@ def read_packing(metadata: Mapping[str, str], declared: Sequence[DeclaredValue])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"the file's {PACKING_KEY} is damaged: {error!r}; make the file again") from error
     return masks
+
+
+def packing_inputs(masks: Iterable[PackedMask]) -> set[str]:
+    """Return the names of the inputs that follow from masks."""
+    return {name for mask in masks for name in (mask.tokens, mask.lengths)}
 
 
 def _packed_mask(entry: Mapping[str, Any]) -> PackedMask:

@@ -21,7 +21,7 @@ from .load import load
 from .messages import plain
 from .options import session_options
 from .packages import package_conflict
-from .packing import read_packing
+from .packing import packing_inputs, read_packing
 from .placement import PlacedNode, placed_nodes
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class Session:
         Why that device was taken; where ``"auto"`` took the CPU, why CUDA can't be used. Logged as information.
     inputs, outputs : tuple of DeclaredValue
         Name, type and shape of each.
+    computed : tuple of DeclaredValue
+        The file's inputs that the session computes from the others: they are not among `inputs`, and may be left out.
     input_names, output_names : list of str
         In the order of the file.
     metadata : dict of str to str
@@ -120,20 +122,21 @@ class Session:
             )
         self.device, self.why = choice.device, choice.why
         logger.info("the session runs on %s: %s", self.device, self.why)
-        self.inputs = _declared(self._session.get_inputs())
+        inputs = _declared(self._session.get_inputs())
         self.outputs = _declared(self._session.get_outputs())
-        self.input_names = [item.name for item in self.inputs]
         self.output_names = [item.name for item in self.outputs]
-        self._inputs = Inputs(self.inputs, self.device)
         # Not what numpy has no type for; sequences and maps come as lists and dicts.
         self._torch_only = {
             item.name: item.type for item in self.outputs if item.type.startswith("tensor(") and item.type not in _NUMPY
         }
         self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._packing = read_packing(self.metadata, inputs)
+        told = packing_inputs(self._packing)
+        self.inputs = tuple(item for item in inputs if item.name not in told)
+        self.computed = tuple(item for item in inputs if item.name in told)
+        self.input_names = [item.name for item in self.inputs]
+        self._inputs, self._all_inputs = Inputs(self.inputs, self.device), Inputs(inputs, self.device)
         self._assumptions = read_assumptions(self.metadata, self.inputs)
-        self._packing = read_packing(self.metadata, self.inputs)
-        self._computed = {name for packed in self._packing for name in (packed.tokens, packed.lengths)}
-        self._given = Inputs((item for item in self.inputs if item.name not in self._computed), self.device)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{item.name}: {item}" for item in self.inputs)
@@ -147,7 +150,7 @@ class Session:
         inputs
             Every input by name: numpy arrays or torch tensors. If one is a torch tensor, so are the outputs, on the
             same device; tensors on the session's CUDA device are read where they are, and the outputs stay there.
-            What the session computes itself may be left out.
+            Those of `computed` may be left out.
         outputs
             Names of the outputs to compute; None for all.
 
@@ -199,8 +202,8 @@ class Session:
 
     def _packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Check the inputs of a packed model; compute those that tell its tokens unless they are given."""
-        told = isinstance(inputs, Mapping) and not self._computed.isdisjoint(inputs)
-        values = (self._inputs if told else self._given).ready(inputs)
+        told = isinstance(inputs, Mapping) and any(item.name in inputs for item in self.computed)
+        values = (self._all_inputs if told else self._inputs).ready(inputs)
         for packed in self._packing:
             if not told:
                 values |= packed.inputs(_on_host(values[packed.mask]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..export.cases.layout import Label, Layout
@@ -51,6 +52,9 @@ def layout_of(session: Declared) -> Layout:
         return _by_name(session)
     try:
         layout = Layout.of(session.metadata)
+        # What a session computes by itself is no input of it.
+        computed = {item.name for item in getattr(session, "computed", ())}
+        layout = replace(layout, inputs={name: i for name, i in layout.inputs.items() if name not in computed})
         ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
         axes = [*(value.axes for value in layout.inputs.values()), *layout.outputs.values()]
         labels = [label for each in axes for label in each]

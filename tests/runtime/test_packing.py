@@ -52,6 +52,8 @@ def session() -> Session:
 
 
 def test_tokens_are_computed_from_the_mask(session: Session) -> None:
+    assert session.input_names == [item.name for item in session.inputs] == ["x", "m"]
+    assert [str(item) for item in session.computed] == ["int64 [kept]", "int64 [batch]"]
     found = session.run({"x": X, "m": MASK})
     assert found["told"].tolist() == TOKENS
     assert found["counted"].tolist() == LENGTHS

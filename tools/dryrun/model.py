@@ -11,6 +11,7 @@ import numpy as np
 
 from ...runtime.element_types import ELEMENT_TYPES
 from ...runtime.inputs import DeclaredValue
+from ...runtime.packing import packing_inputs, read_packing
 from ..errors import ToolError
 from ..inputs import draw_inputs
 
@@ -111,4 +112,8 @@ def fill(model: DeclaredModel, given: Mapping[str, Any]) -> dict[str, np.ndarray
         array = arrays.get(value.name)
         if array is not None and dtype is not None and array.dtype != dtype:
             raise ToolError(f"input {value.name!r} is {array.dtype}, the model takes {value}; cast it with .astype")
-    return {value.name: arrays.get(value.name, drawn[value.name]) for value in model.inputs}
+    filled = {value.name: arrays.get(value.name, drawn[value.name]) for value in model.inputs}
+    for packed in read_packing(model.metadata, model.inputs):
+        if not given.keys() & packing_inputs([packed]):
+            filled |= packed.inputs(filled[packed.mask])
+    return filled

@@ -13,6 +13,7 @@ from maskport.export.optimized import Optimized
 from maskport.export.packing.host_inputs import BUCKET, PACKING_KEY, host_inputs
 from maskport.models import Causal, KeyPadding, Mask, Segments, Window
 from maskport.runtime import Session
+from maskport.tools.model_layout import layout_of
 
 from ..lowering.canonical_models import run, run_twins
 from .token_models import (
@@ -33,6 +34,7 @@ TARGET = "cuda:sm90"
 # The last has more tokens than fit into one bucket.
 SIZES = ((3, 7), (1, 5), (2, 1), (3, 40))
 TWO_LAYERS = f"{attend('h', 'o1')}\n{attend('o1', 'o', weights='u')}"
+CAPPED = attend("h", "o", scores="o_d = Div(o_s, f2)\n o_e = Tanh(o_d)\n o_t = Mul(o_e, f2)")
 POOLED = "first = Gather<axis=1>(o, i0)\n v = MatMul(first, matrix)\n y = Identity(o)"
 BOTH = "float[B,S,16] y, float[B,16] v"
 
@@ -47,7 +49,11 @@ MODELS = {
     "causal": (causal_model, "Attention"),
     "a window": (lambda: mask_model(Window(2, 1) & KeyPadding("m"), layers=2), None),
     "segments": (lambda: mask_model(Segments("s") & KeyPadding("m"), layers=2), None),
-    "a first token that is picked": (lambda: model(POOLED, attention=TWO_LAYERS, outputs=BOTH), "Attention"),
+    "a first token that is picked": (
+        lambda: model(POOLED, attention=TWO_LAYERS, outputs=BOTH),
+        "PackedMultiHeadAttention",
+    ),
+    "a first token that is picked, softcap": (lambda: model(POOLED, attention=CAPPED, outputs=BOTH), "Attention"),
 }
 
 
@@ -160,6 +166,7 @@ def test_each_mask_has_inputs_of_its_own() -> None:
 def test_a_session_tells_the_tokens_by_itself(pattern: str) -> None:
     source = causal_model()
     session = Session(ir.to_proto(host(source).model).SerializeToString(), device="cpu")
+    assert list(layout_of(session).inputs) == session.input_names == ["x", "m"]
     for batch, length in SIZES:
         given = feeds(source, batch, length, pattern)
         same(
