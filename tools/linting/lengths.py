@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-import numpy as np
 import onnx_ir as ir
 
 from ...export.symbolic import terms as t
@@ -36,7 +35,7 @@ def _baked(x: Subject) -> list[tuple[bool, Found]]:
     batches, lengths = _free(x)
     found = []
     for node in x.graph if batches | lengths else ():
-        checks = {"Reshape": _reshaped, "Gather": _gathered}
+        checks = {"Reshape": _reshaped, "Gather": _gathered, "GatherND": _gathered}
         check = _broadcast if node.op_type in ELEMENTWISE else checks.get(node.op_type)
         if check is None or node.domain != "":
             continue
@@ -114,16 +113,19 @@ def _gathered(x: Subject, node: ir.Node, free: set[str]) -> Conflict:
     data, indices = node.inputs[:2]
     assert data is not None
     assert indices is not None
-    tensor = constant_of(indices)
-    if tensor is None or tensor.size < 2:
+    shape, counts = x.interpreter.shape(data), [t.fixed(n) for n in x.interpreter.shape(indices)]
+    pairs = node.op_type == "GatherND"
+    if not counts or counts[0] is None or counts[0] < 2 or counts[1:] != [1] * pairs:
         return None
-    shape = x.interpreter.shape(data)
-    axis = node.attributes.get_int("axis", 0) % len(shape)
-    names = _sizes(shape[axis])
-    array = tensor.numpy()
-    if not names or not names <= free or not np.array_equal(array.ravel(), np.arange(array.size)):
+    if pairs and node.attributes.get_int("batch_dims", 0):
         return None
-    return names, f"the first {array.size} of {_joined(names)} are taken, as many as an example had"
+    names = _sizes(shape[0 if pairs else node.attributes.get_int("axis", 0) % len(shape)])
+    place = t.symbol("place", t.ZERO, t.integer(counts[0] - 1))
+    atoms = set(t.atoms_of(x.interpreter.term(indices, (place, t.ZERO) if pairs else (place,))))
+    # The first ones, as `arange` counts them: not some that the graph chooses.
+    if not names or not names <= free or place not in atoms or any(atom.op == "load" for atom in atoms):
+        return None
+    return names, f"{counts[0]} of {_joined(names)} are taken, as many as an example had"
 
 
 def _text(sizes: tuple[Term, ...] | list[Term]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import onnx_ir as ir
@@ -25,6 +26,8 @@ LENGTHS = {
     ("com.microsoft", "MultiHeadAttention"): 4,
     ("com.microsoft", "GroupQueryAttention"): 5,
 }
+# How the first axis is called where it is the batch.
+BATCH = re.compile(r"b|n|\w*batch\w*", re.IGNORECASE)
 # What may stand between a mask and the number of its ones.
 COUNTED = ("Add", "Cast", "Clip", "Concat", "Identity", "Max", "Min", "Reshape", "Squeeze", "Sub", "Unsqueeze")
 
@@ -138,6 +141,23 @@ def _dense(x: Subject) -> Iterator[Found]:
             )
 
 
+def _over_the_batch(x: Subject) -> Iterator[Found]:
+    batches = {
+        size.value
+        for value in x.inputs.values()
+        for size in (value.shape or ())[:1]
+        if isinstance(size, ir.SymbolicDim) and size.value and BATCH.fullmatch(size.value)
+    }
+    for site, report in x.sites:
+        length = site.axes.q_len
+        if length.op == "symbol" and length.args[0] in batches:
+            yield Found(
+                f"its queries and keys are the {length.args[0]} of the inputs: each row attends to other rows",
+                site.node,
+                report.name,
+            )
+
+
 def _has_a_row_per_query(x: Subject, site: Site, value: ir.Value) -> bool:
     shape = x.shape(value)
     return (
@@ -209,5 +229,15 @@ MASKS = (
         "It takes batch x queries x keys of memory, and on CUDA no Flash kernel takes it.",
         "`maskport optimize` tells the operator the structure: an attribute, lengths, or packed tokens.",
         _dense,
+    ),
+    Rule(
+        "MP107",
+        "attention-over-batch",
+        "error",
+        "Attention runs over the batch, not over the sequence.",
+        "`nn.MultiheadAttention` without `batch_first=True` takes the first axis for the sequence: given [batch, seq, "
+        "width] it runs without an error, and what a row gives depends on the rows beside it.",
+        "Give it `batch_first=True`. If the first axis is the sequence, don't call it the batch in `dynamic_shapes`.",
+        _over_the_batch,
     ),
 )

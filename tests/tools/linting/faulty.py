@@ -143,6 +143,11 @@ FOR_CPU = '{"version": 1, "optimized": {"target": "cpu"}}'
 ROTARY = "g (float[B,1,S,4] x, float[{},S,2] cos) => (float[B,1,S,4] y) {{ y = RotaryEmbedding(x, cos, cos) }}"
 NORM = "g (float16[B,4] x, {}[4] scale) => ({}[B,4] y) {{ y = RMSNormalization(x, scale) }}"
 # Numbers of float16 are given by their bits: 0, 1, the lowest and -inf.
+SEQUENCE_FIRST = """g (float[batch,seq,8] x) => (float[C,D,8] y) {
+  q = Transpose<perm=[1,0,2]>(x)  kt = Transpose<perm=[1,2,0]>(x)  s = MatMul(q, kt)
+  w = Softmax<axis=-1>(s)  y = MatMul(w, q) }"""
+FIRST_ROWS = """g (float[batch,seq,4] x, int64[2,1] rows) => (float[C,D,4] y) {
+  two = Constant<value=int64[2,1] {0,1}>()  turned = Transpose<perm=[1,0,2]>(x)  y = GatherND(x, two) }"""
 HALF = """g (float16[B,4,S,8] q, float16[B,4,8,S] kt, float16[B,4,S,8] v, int64[B,S] m) => (float16[B,4,S,8] y) {{
   axes = Constant<value_ints=[1,2]>()  f0 = Constant<value=float16 {{0}}>()  f1 = Constant<value=float16 {{15360}}>()
   low = Constant<value=float16 {{64511}}>()  inf = Constant<value=float16 {{64512}}>()
@@ -244,12 +249,23 @@ CASES: dict[str, Cases] = {
             "decomposed": CAUSAL_ONLY,
         },
     ),
+    "MP107": Cases(
+        {"the first axis": lambda: graph(SEQUENCE_FIRST)},
+        {
+            "a sequence that stands first": lambda: graph(SEQUENCE_FIRST.replace("batch,seq", "seq,batch")),
+            "the second axis": lambda: graph(
+                SEQUENCE_FIRST.replace("[1,0,2]", "[0,1,2]").replace("[1,2,0]", "[0,2,1]")
+            ),
+            "heads": CAUSAL_ONLY,
+        },
+    ),
     "MP201": Cases(
         {
             "a reshape": reshaped(-1, 4, 5, 8),
             "all of a shape": reshaped(2, 4, 5, 8),
             "a mask of five": body(SQUARE, "masked = Where(square5, s, low)", inputs=""),
             "the first five": body(CAUSAL, FIRST, inputs="", after="x = MatMul(w, v)\n y = Gather<axis=2>(x, five)"),
+            "as PyTorch indexes": lambda: graph(FIRST_ROWS.replace("(x, two)", "(turned, two)")),
         },
         {
             "what is left": reshaped(0, 4, -1, 8),
@@ -268,11 +284,17 @@ CASES: dict[str, Cases] = {
     "MP202": Cases(
         {
             "a reshape": reshaped(2, 4, -1, 8),
+            "as PyTorch indexes": lambda: graph(FIRST_ROWS),
             "a constant of two rows": body(
                 "two_rows = Constant<value=bool[2,1,1,1] {1,1}>()", "masked = Where(two_rows, s, low)", inputs=""
             ),
         },
-        {"what is left": reshaped(0, 4, -1, 8), "all rows in one": reshaped(-1, 8), "no free size": fixed(PADDED)},
+        {
+            "rows that are chosen": lambda: graph(FIRST_ROWS.replace("(x, two)", "(x, rows)")),
+            "what is left": reshaped(0, 4, -1, 8),
+            "all rows in one": reshaped(-1, 8),
+            "no free size": fixed(PADDED),
+        },
     ),
     "MP203": Cases(
         {"a mask that is cut": body(SQUARE, ENDS, CUT, "masked = Where(cut, s, low)", inputs="")},
