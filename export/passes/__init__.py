@@ -8,6 +8,7 @@ from .launches import fewer_launches
 from .merge_projections import MergeProjectionsPass
 from .rms_norm import RmsNormPass
 from .rotary import RotaryPass
+from .rows_first import RowsFirstPass
 from .skip_norm import SkipNormPass
 from .unique_names import UniqueNamesPass
 from .wide_heads import WideHeadsPass
@@ -17,6 +18,7 @@ __all__ = [
     "MergeProjectionsPass",
     "RmsNormPass",
     "RotaryPass",
+    "RowsFirstPass",
     "SkipNormPass",
     "UniqueNamesPass",
     "WideHeadsPass",

@@ -11,6 +11,7 @@ from .bias_gelu import BiasGeluPass
 from .merge_projections import MergeProjectionsPass
 from .rms_norm import RmsNormPass
 from .rotary import RotaryPass
+from .rows_first import RowsFirstPass
 from .skip_norm import SkipNormPass
 from .wide_heads import WideHeadsPass
 
@@ -20,6 +21,7 @@ FUSIONS: dict[str, type[InPlacePass]] = {
     "fuse rotary embeddings": RotaryPass,
     "widen heads in weights": WideHeadsPass,
     "merge projections": MergeProjectionsPass,
+    "pick rows before splits": RowsFirstPass,
     "fuse sums into norms": SkipNormPass,
     "fuse biases into Gelu": BiasGeluPass,
 }
@@ -32,4 +34,9 @@ def fewer_launches(model: ir.Model) -> dict[str, int]:
     """
     # Shapes say which sums are of one shape.
     common.ShapeInferencePass()(model)
-    return {name: int(fuse()(model).modified) for name, fuse in FUSIONS.items()}
+    done = {}
+    for name, fuse in FUSIONS.items():
+        done[name] = int(fuse()(model).modified)
+        # What nothing uses any more would be one more user of what it was made from.
+        common.RemoveUnusedNodesPass()(model)
+    return done

@@ -46,8 +46,11 @@ class RotaryPass(InPlacePass):
         if model.opset_imports.get("", 0) < OPSET:
             return PassResult(model, modified=False)
         found = [rotation for node in model.graph.all_nodes() if (rotation := _rotation(node)) is not None]
+        writer = _Writer()
         for rotation in found:
-            _fuse(rotation)
+            writer.fuse(rotation)
+        if found:
+            model.graph.sort()
         return PassResult(model, modified=bool(found))
 
 
@@ -155,48 +158,113 @@ def _has_equal_halves(value: ir.Value) -> bool:
     return (moves or picks) and kept and _has_equal_halves(source)
 
 
-def _fuse(rotation: _Rotation) -> None:
-    x, result = rotation.x, rotation.result
+class _Writer:
+    """Writes rotations; a table is made once for all that are alike."""
+
+    def __init__(self) -> None:
+        self.build = Builder()
+        self.tables: dict[tuple[object, ...], ir.Value] = {}
+
+    def fuse(self, rotation: _Rotation) -> None:
+        """Write the operator in the place of the last node that it replaces."""
+        old, made = self._by_token(rotation) if len(rotation.x.shape or ()) == 3 else self._by_place(rotation)
+        producer, nodes = old.producer(), self.build.nodes
+        assert producer is not None
+        assert producer.graph is not None
+        for node in nodes:
+            node.metadata_props.update(producer.metadata_props)
+        producer.graph.insert_before(producer, nodes)
+        self.build = Builder()
+        take_over(old, like(made, old))
+
+    def _by_token(self, rotation: _Rotation) -> tuple[ir.Value, ir.Value]:
+        """Return what is replaced, and by what, for [T, H, D]."""
+        b, x, result = self.build, rotation.x, rotation.result
+        heads, size = _sizes(x)
+        # Tokens are a sequence of a batch of one: as a batch, there may be more than CUDA has blocks for.
+        tables = [self._table(table, size, (1, -1, size // 2)) for table in (rotation.cos, rotation.sin)]
+        joined = only_user(result, "Reshape")
+        rows = None if joined is None else only_user(joined.outputs[0], "Gather")
+        if joined is not None and rows is not None and _picks_rows(joined, rows, heads * size):
+            # Put in rows before: with what else is, in one launch.
+            index = rows.inputs[1]
+            assert index is not None
+            picked = b.op("Gather", _side_by_side(b, x, heads * size), index, axis=0)
+            tables = [self._picked(table, index, size) for table in tables]
+            return rows.outputs[0], b.op("RotaryEmbedding", picked, *tables, num_heads=heads)
+        flat = b.op("Reshape", x, b.ints(1, -1, heads * size))
+        turned = b.op("RotaryEmbedding", flat, *tables, num_heads=heads)
+        return result, b.op("Reshape", turned, b.ints(-1, heads, size))
+
+    def _by_place(self, rotation: _Rotation) -> tuple[ir.Value, ir.Value]:
+        """Return what is replaced, and by what, for [B, H, S, D]."""
+        b, x, result = self.build, rotation.x, rotation.result
+        heads, size = _sizes(x)
+        tables = [self._table(table, size, (0, -1, size // 2)) for table in (rotation.cos, rotation.sin)]
+        assert x.shape is not None
+        assert rotation.cos.shape is not None
+        if rotation.cos.shape[0] != x.shape[0]:
+            tables = [self._of_batch(table, x) for table in tables]
+        before, after = made_by(x, "Transpose"), only_user(result, "Transpose")
+        if before is None or after is None or not (_swaps(before) and _swaps(after)):
+            return result, b.op("RotaryEmbedding", x, *tables)
+        # What was [B, S, H, D], and is to be so again.
+        assert before.inputs[0] is not None
+        flat = b.op("Reshape", before.inputs[0], b.ints(0, 0, heads * size))
+        turned = b.op("RotaryEmbedding", flat, *tables, num_heads=heads)
+        return after.outputs[0], b.op("Reshape", turned, b.ints(0, 0, heads, size))
+
+    def _table(self, table: ir.Value, size: int, shape: tuple[int, ...]) -> ir.Value:
+        """Return the first half of a table, [B, S, D / 2] or [1, T, D / 2]."""
+        b, key = self.build, (table, *shape)
+        if key not in self.tables:
+            half = b.op("Slice", table, b.ints(0), b.ints(size // 2), b.ints(-1))
+            self.tables[key] = b.op("Reshape", half, b.ints(*shape))
+        return self.tables[key]
+
+    def _picked(self, table: ir.Value, index: ir.Value, size: int) -> ir.Value:
+        b, key = self.build, (table, index)
+        if key not in self.tables:
+            flat = b.op("Reshape", table, b.ints(-1, size // 2))
+            self.tables[key] = b.op("Gather", flat, index, axis=0)
+        return self.tables[key]
+
+    def _of_batch(self, table: ir.Value, x: ir.Value) -> ir.Value:
+        """Return a table that is the same for all rows, for each row of x: the operator wants that."""
+        assert x.shape is not None
+        b, batch = self.build, x.shape[0]
+        known = isinstance(batch, int) or batch.value is not None
+        key = (table, str(batch) if known else x)
+        if key not in self.tables:
+            self.tables[key] = b.op("Expand", table, b.join(b.dimension(x, 0), b.ints(1, 1)))
+        return self.tables[key]
+
+
+def _sizes(x: ir.Value) -> tuple[int, int]:
+    """Return H and D."""
     assert x.shape is not None
     heads, size = x.shape[1], x.shape[-1]
     assert isinstance(heads, int)
     assert isinstance(size, int)
-    build = Builder()
-    halves = [_half(build, table, size) for table in (rotation.cos, rotation.sin)]
-    old = result
-    if len(x.shape) == 3:
-        # Tokens are a sequence of a batch of one: as a batch, there may be more than CUDA has blocks for.
-        tables = [build.op("Reshape", half, build.ints(1, -1, size // 2)) for half in halves]
-        flat = build.op("Reshape", x, build.ints(1, -1, heads * size))
-        turned = build.op("RotaryEmbedding", flat, *tables, num_heads=heads)
-        made = build.op("Reshape", turned, build.ints(-1, heads, size))
-    else:
-        tables = [build.op("Squeeze", half, build.ints(1)) for half in halves]
-        if rotation.cos.shape is not None and rotation.cos.shape[0] != x.shape[0]:
-            batch = build.join(build.dimension(x, 0), build.ints(1, 1))
-            tables = [build.op("Expand", table, batch) for table in tables]
-        before, after = made_by(x, "Transpose"), only_user(result, "Transpose")
-        if before is not None and after is not None and _swaps(before) and _swaps(after):
-            # Queries that were [B, S, H, D], and are to be so again.
-            assert before.inputs[0] is not None
-            old = after.outputs[0]
-            flat = build.op("Reshape", before.inputs[0], build.ints(0, 0, heads * size))
-            turned = build.op("RotaryEmbedding", flat, *tables, num_heads=heads)
-            made = build.op("Reshape", turned, build.ints(0, 0, heads, size))
-        else:
-            made = build.op("RotaryEmbedding", x, *tables)
-    producer = old.producer()
-    assert producer is not None
-    assert producer.graph is not None
-    for node in build.nodes:
-        node.metadata_props.update(producer.metadata_props)
-    producer.graph.insert_before(producer, build.nodes)
-    take_over(old, like(made, old))
+    return heads, size
+
+
+def _side_by_side(b: Builder, x: ir.Value, width: int) -> ir.Value:
+    """Return [T, H, D] as [T, H * D]."""
+    split = made_by(x, "Reshape")
+    whole = None if split is None else split.inputs[0]
+    if whole is not None and whole.shape is not None and len(whole.shape) == 2 and whole.shape[-1] == width:
+        return whole
+    return b.op("Reshape", x, b.ints(-1, width))
 
 
 def _swaps(node: ir.Node) -> bool:
     return tuple(node.attributes.get_ints("perm", ()) or ()) == HEADS_INSIDE
 
 
-def _half(build: Builder, table: ir.Value, size: int) -> ir.Value:
-    return build.op("Slice", table, build.ints(0), build.ints(size // 2), build.ints(-1))
+def _picks_rows(joined: ir.Node, rows: ir.Node, width: int) -> bool:
+    """Whether tokens [T, H * D] are put in rows, [B, L, H * D]."""
+    flat, index = joined.outputs[0], rows.inputs[1]
+    if rows.inputs[0] is not flat or rows.attributes.get_int("axis", 0) != 0 or index is None or index.shape is None:
+        return False
+    return flat.shape is not None and len(flat.shape) == 2 and flat.shape[-1] == width and len(index.shape) == 2

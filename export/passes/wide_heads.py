@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import InPlacePass, PassResult, common
+from onnx_ir.passes import InPlacePass, PassResult
 
 from ..builder import Builder, like, take_over
 from .chains import made_by, only_user
@@ -57,8 +57,6 @@ class WideHeadsPass(InPlacePass):
             _widen(graph, widening, padded)
         if found:
             graph.sort()
-            # What nothing uses would still be merged with other projections.
-            common.RemoveUnusedNodesPass()(model)
         return PassResult(model, modified=bool(found))
 
 
