@@ -221,7 +221,8 @@ def agree(
 
 
 def run_any(of: ir.Model, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run a model by ONNX Runtime, or by the twins if it is for CUDA alone."""
+    """Run a model by ONNX Runtime, or by the twins if it is for CUDA alone, on numbers of the types that it takes."""
+    given = {str(value.name): given[str(value.name)].astype(value.dtype.numpy()) for value in of.graph.inputs}
     packed = any(node.op_type == "PackedMultiHeadAttention" for node in of.graph)
     return (run_twins if packed else run)(of, given)
 
