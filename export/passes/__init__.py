@@ -6,6 +6,7 @@ from .bias_gelu import BiasGeluPass
 from .clean import clean
 from .launches import fewer_launches
 from .merge_projections import MergeProjectionsPass
+from .plain_products import PlainProductsPass
 from .rms_norm import RmsNormPass
 from .rotary import RotaryPass
 from .rows_first import RowsFirstPass
@@ -16,6 +17,7 @@ from .wide_heads import WideHeadsPass
 __all__ = [
     "BiasGeluPass",
     "MergeProjectionsPass",
+    "PlainProductsPass",
     "RmsNormPass",
     "RotaryPass",
     "RowsFirstPass",

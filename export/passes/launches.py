@@ -9,14 +9,16 @@ from onnx_ir.passes import InPlacePass, common
 
 from .bias_gelu import BiasGeluPass
 from .merge_projections import MergeProjectionsPass
+from .plain_products import PlainProductsPass
 from .rms_norm import RmsNormPass
 from .rotary import RotaryPass
 from .rows_first import RowsFirstPass
 from .skip_norm import SkipNormPass
 from .wide_heads import WideHeadsPass
 
-# In this order: a norm is fused with the sum before it.
+# In this order: each makes room for the next.
 FUSIONS: dict[str, type[InPlacePass]] = {
+    "write products plainly": PlainProductsPass,
     "fuse norms": RmsNormPass,
     "fuse rotary embeddings": RotaryPass,
     "widen heads in weights": WideHeadsPass,
