@@ -192,26 +192,46 @@ def validate(
     context: typer.Context,
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="An .onnx file.", show_default=False)],
     against: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="REFERENCE", help="An .onnx file, or a SPEC as of `maskport export`.", show_default=False),
-    ],
+    ] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="A .npz, .json or .npy file of example inputs.", show_default="REFERENCE's own")
     ] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASK",
+            help='What its self-attention must mean, such as "causal & padding(attention_mask)".',
+            show_default="the masks that are read from its graph",
+        ),
+    ] = None,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Plant mask faults in the file, and tell what catches them.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Try one size instead of five.")] = False,
     junit: Annotated[Path | None, typer.Option(help="A JUnit report to write.", show_default=False)] = None,
     device: Device = "cpu",
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Compare a file with a module or another file, at many sizes and padding patterns."""
+    """Hold a file to what its masks mean, and compare it with a module or another file at many sizes and paddings."""
     from .files import check_output
-    from .validate_command import validate_command
+    from .validate_command import self_test_command, validate_command
 
     if junit is not None:
         check_output(junit)
     screen: Screen = context.obj
-    verdict = validate_command(screen, candidate, against, inputs, quick, device)
+    if self_test:
+        tested = self_test_command(screen, candidate)
+        if as_json:
+            screen.json(tested.to_json())
+        else:
+            from .mutants.table import self_test_table
+
+            screen.out.print(self_test_table(tested))
+        return int(not tested.ok)
+    verdict = validate_command(screen, candidate, against, inputs, expect, quick, device)
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(verdict.to_junit(), encoding="utf-8")

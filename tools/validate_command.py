@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +16,23 @@ from .screen import Screen
 from .validation import QUICK, validate
 from .verdict import Verdict
 
+if TYPE_CHECKING:
+    from .mutants import SelfTest
+
+# About as many as there are.
+CONTRACTS = 16
+
 
 def validate_command(
-    screen: Screen, candidate: Path, against: str, inputs: Path | None, quick: bool, device: str
+    screen: Screen,
+    candidate: Path,
+    against: str | None,
+    inputs: Path | None,
+    expect: str | None,
+    quick: bool,
+    device: str,
 ) -> Verdict:
-    """Load both sides and compare them, with progress.
+    """Load both sides and compare them, and hold the candidate to its contracts, with progress.
 
     Raises
     ------
@@ -28,6 +40,10 @@ def validate_command(
         If a side or the inputs can't be loaded.
     """
     session = Session(candidate, device=device)
+    with screen.progress("Hold to what its masks mean", CONTRACTS) as advance:
+        promised = validate(candidate, expect=expect, on_contract=lambda contract: advance())
+    if against is None:
+        return promised
     examples: Any = None if inputs is None else read_inputs(inputs, session)
     reference: Any
     if Path(against).suffix == ".onnx":
@@ -41,7 +57,17 @@ def validate_command(
         examples = source.example_inputs if examples is None else _tensors(examples)
     # At small sizes some patterns are the same, and run once.
     with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
-        return validate(session, reference, examples, quick=quick, device=device, on_case=lambda case: advance())
+        compared = validate(session, reference, examples, quick=quick, device=device, on_case=lambda case: advance())
+    return compared.with_contracts(promised.contracts)
+
+
+def self_test_command(screen: Screen, candidate: Path) -> SelfTest:
+    """Plant faults in the candidate and tell what catches them, with progress."""
+    from .mutants import self_test
+    from .mutants.mutations import MUTATIONS
+
+    with screen.progress("Plant faults", len(MUTATIONS)) as advance:
+        return self_test(candidate, on_mutant=lambda name: advance())
 
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def validate(
     if against is None:
         return promised
     compared = _compare(candidate, against, example_inputs, quick, device, seed, on_case)
-    return Verdict(compared.cases, (*compared.contracts, *promised.contracts), compared.tolerances)
+    return compared.with_contracts(promised.contracts)
 
 
 def _compare(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from xml.etree import ElementTree
 
@@ -144,6 +144,10 @@ class Verdict:
     def runs(self) -> int:
         """How many sets of inputs both sides were run on."""
         return len({case.name.split("/")[1] for case in self.cases})
+
+    def with_contracts(self, contracts: tuple[Contract, ...]) -> Verdict:
+        """Return the verdict with more contracts, behind its own."""
+        return replace(self, contracts=(*self.contracts, *contracts))
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a dict of JSON's types."""

@@ -49,8 +49,14 @@ def findings_table(result: Verdict) -> Table:
     return table
 
 
-def conclusion(result: Verdict, candidate: str, reference: str) -> str:
+def conclusion(result: Verdict, candidate: str, reference: str | None) -> str:
     """Return the verdict as a sentence with markup."""
+    if reference is None:
+        if result.ok:
+            return f"{escape(candidate)} [green]keeps[/] what its masks promise."
+        if result.failures:
+            return f"{escape(candidate)} [bold red]breaks[/] what its masks promise."
+        return f"[bold red]Nothing was shown[/]: {escape(candidate)} is not known to be right."
     if result.ok:
         return f"{escape(candidate)} [green]agrees[/] with {escape(reference)}."
     if result.failures:

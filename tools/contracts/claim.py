@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ def claims_of(report: Report, sites: Sequence[Site], layout: Layout) -> list[Cla
     """Return the claims of what was read from a file, in the graph's order.
 
     An attention over something else than tokens, such as heads, claims nothing. One that was not understood may attend
-    everything.
+    everything, and where there is none at all, so may whatever else mixes tokens.
     """
     by_node = {str(site.node.name): site for site in sites}
     claims = []
@@ -84,8 +85,11 @@ def claims_of(report: Report, sites: Sequence[Site], layout: Layout) -> list[Cla
         axes = _axes(site, layout) if site is not None else (_only(layout), _only(layout))
         if axes is not None:
             claims.append(Claim(found.name, found.mask, *axes, found.empty_rows))
-    claims += [Claim(found.node, Full(), None, None) for found in report.unlifted if found.attention]
-    return claims
+    open_ = [found.node for found in report.unlifted if found.attention]
+    if not claims:
+        open_.append("the model")
+    pairs = list(itertools.product(layout.tokens, repeat=2))
+    return claims + [Claim(name, Full(), queries, keys) for name in open_ for queries, keys in pairs]
 
 
 def with_inputs(claims: Sequence[Claim], layout: Layout) -> list[Claim]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ...export.errors import ProofFailed
+from ...export.inspector import InspectError
 from ...models.masks import Mask
-from ..verdict import Contract, Verdict
+from ..errors import ToolError
+from ..verdict import NOT_RUN, Contract, Verdict
 from .batch import batch_invariance
 from .claim import Claim, with_inputs
 from .empty_rows import empty_rows
@@ -47,19 +50,14 @@ def contracts_of(
 
     Raises
     ------
-    InspectError
-        If it is no ONNX model.
-    ProofFailed
-        If it can't be run on drawn inputs.
     ToolError
-        If `expect` is no mask of its inputs.
+        If it is no ONNX model, or `expect` is no mask of its inputs.
 
     Examples
     --------
     >>> contracts_of("decoder.onnx", "causal & padding(attention_mask)").ok  # doctest: +SKIP
     True
     """
-    subject = Subject.of(model, seed)
     found: list[Contract] = []
 
     def add(contracts: Iterable[Contract]) -> None:
@@ -68,6 +66,14 @@ def contracts_of(
             if on_contract is not None:
                 on_contract(contract)
 
+    try:
+        subject = Subject.of(model, seed)
+    except InspectError as error:
+        raise ToolError(str(error)) from error
+    except ProofFailed as error:
+        # It may take other values than those that are drawn: with a reference and inputs it is told.
+        add([Contract("contracts", NOT_RUN, why=str(error).replace("the source itself", "the file"))])
+        return Verdict((), tuple(found), {}, reference=False)
     claims: Sequence[Claim] = subject.claims
     if expect is not None:
         mask = parse_expected(str(expect), subject)
@@ -80,9 +86,9 @@ def contracts_of(
 def contracts_of_claims(subject: Subject, claims: Sequence[Claim]) -> Iterator[Contract]:
     """Hold a file to given claims, one contract after the other."""
     subject = subject.promised(with_inputs(claims, subject.layout))
+    yield from empty_rows(subject)
     yield from TokenContracts(subject).run()
     yield batch_invariance(subject)
     yield prefix(subject)
     yield from inputs_matter(subject)
     yield lengths_free(subject)
-    yield from empty_rows(subject)

@@ -19,7 +19,10 @@ import numpy as np
 
 from ...export.cases.draw import Case, Size
 from ...export.cases.layout import Label
+from ...export.cases.parity import differences
+from ...export.cases.rows import VALID
 from ...export.check.backend import BackendError
+from ...models.masks import Full
 from ..verdict import NOT_RUN, OK, Contract
 from . import noise
 from .claim import FAMILIES, NOTHING
@@ -47,8 +50,8 @@ class TokenContracts:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.found = {name: Finding(name, NOTHING[name]) for name in FAMILIES}
-        self.nan = Finding(NAN, NOTHING[PADDING])
+        self.found = {name: Finding(name, _nothing(subject, name)) for name in FAMILIES}
+        self.nan = Finding(NAN, "no token is a number with a fraction, or no row is padding")
         self.edges = Edges(subject)
         self.matter = Finding(MATTER, "no token could be changed that another row may read")
 
@@ -84,6 +87,9 @@ class TokenContracts:
             # That it runs at all lengths is another contract.
             return
         case = subject.told(case, before)
+        if _has_nan(subject, case, before):
+            # Nothing can be seen to move it; that it is there is another contract.
+            return
         if subject.layout.masks:
             self._padding(case, before)
         reaches = {name: reach(subject, case, before, part) for name, part in FAMILIES.items()}
@@ -186,6 +192,23 @@ def _told(case: Case, label: Label, place: int, rows: Label, name: str, apart: n
         f"another token at {label} {place} of row {batch}{real} moves {name!r} at {rows} {row} by "
         f"{apart[batch, row]:.2g} at {case.name}"
     )
+
+
+def _nothing(subject: Subject, family: str) -> str:
+    """Return why nothing may be perturbed for a family."""
+    full = Full()
+    asked = [FAMILIES[family](claim.mask) != full for claim in subject.claims]
+    if not any(asked):
+        return NOTHING[family]
+    if not all(asked):
+        return "a layer that may attend more passes on what the others keep out: no token is out of reach of a row"
+    return "no row was tried that a token is kept from"
+
+
+def _has_nan(subject: Subject, case: Case, outputs: Arrays) -> bool:
+    """Whether a valid row is NaN."""
+    found = differences(subject.layout, case, outputs, {name: np.nan_to_num(outputs[name]) for name in outputs})
+    return any(difference.nan for difference in found if difference.rows == VALID)
 
 
 def _has_masks(subject: Subject) -> bool:

@@ -23,6 +23,8 @@ from ...models.masks import Mask
 
 # Operators that leave the numbers of their first input as they are.
 MOVES = ("Reshape", "Transpose", "Identity", "Squeeze", "Unsqueeze")
+# No bias is as low that is no mask.
+HIDES = -9e3
 # Every other way to compute it costs more than can be said.
 DECOMPOSED_ALONE = Costs(((8, 256),), {"cpu": {"decomposed": 1.0}})
 
@@ -133,7 +135,7 @@ class Ground:
         work = self.model.clone()
         node = next(node for node in work.graph if is_site(node))
         before = Site.of(node)
-        planted = change(Planted(before, Inputs.of(node), Builder()))
+        planted = change(_with_plain_bias(Planted(before, Inputs.of(node), Builder())))
         if planted is None:
             return None
         _replace(node, planted)
@@ -142,6 +144,18 @@ class Ground:
             return None
         passes.RemoveUnusedNodesPass()(work)
         return work, before, planted.site
+
+
+def _with_plain_bias(planted: Planted) -> Planted:
+    """Return it with a bias that doesn't mask, too: what hides a key there is 0, and the mask is what says it."""
+    b, bias = planted.b, planted.inputs.bias
+    if bias is None or bias.dtype is None:
+        return planted
+    dtype = bias.dtype.numpy()
+    hides = b.op("Less", bias, b.constant(HIDES, dtype), dtype=ir.DataType.BOOL)
+    plain = b.op("Where", hides, b.constant(0, dtype), bias, dtype=bias.dtype)
+    plain.shape = bias.shape
+    return replace(planted, inputs=replace(planted.inputs, bias=plain))
 
 
 def _prepared(model: ir.Model) -> ir.Model:

@@ -14,6 +14,7 @@ from ...export.check.backend import BackendError
 from ...export.errors import ProofFailed
 from ...export.lowering.canonical import Site
 from ...export.proof.side import side_of
+from ...models.masks import Window
 from ...runtime import MaskportError, Session
 from ..contracts.run import contracts_of_claims
 from ..contracts.subject import Model, Subject
@@ -194,6 +195,8 @@ def _equivalent(mutation: Mutation, ground: Ground, before: Site, after: Site) -
     """Return why a mutant is no fault: its mask attends the same pairs, or what it changes is read by nobody."""
     if mutation.empty_rows_alone and ground.rows_are_replaced:
         return "a Where behind the attention takes the place of rows without a key"
+    if mutation.empty_rows_alone and not before.cross and Window(0, 0).implies(before.mask):
+        return f"no row is without a key: under `{before.mask}` each attends its own"
     changed_else = mutation.rewrite is not None or replace(after, mask=before.mask, tensors=before.tensors) != before
     if changed_else or str(before.mask) == str(after.mask):
         return None
