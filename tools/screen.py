@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,6 +16,16 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 Advance = Callable[[], None]
+COULD_NOT_RUN = 2
+
+
+class _Console(Console):
+    """A console that ends the command where nobody reads its output any more."""
+
+    def on_broken_pipe(self) -> None:
+        # Rich would do it to `sys.stdout`, which collects the libraries' prints while a command runs.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        raise SystemExit(COULD_NOT_RUN)
 
 
 class Screen:
@@ -37,8 +48,8 @@ class Screen:
             if isinstance(stream, io.TextIOWrapper):
                 # A picture on a terminal that has no such character is no reason to fail.
                 stream.reconfigure(errors="replace")
-        self.out = Console(file=sys.stdout, highlight=False)
-        self.err = Console(file=sys.stderr, highlight=False)
+        self.out = _Console(file=sys.stdout, highlight=False)
+        self.err = _Console(file=sys.stderr, highlight=False)
         self.messages: list[str] = []
         self.verbose = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -44,3 +45,16 @@ def test_json_is_strict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(out.getvalue()) == {"a": [1]}
     with pytest.raises(ValueError, match="Out of range float values"):
         screen.json(float("nan"))
+
+
+def test_a_reader_that_goes_away_ends_the_command_in_silence() -> None:
+    script = (
+        "from maskport.tools.screen import Screen\nscreen = Screen()\nfor _ in range(100_000): screen.out.print('x')"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 2
