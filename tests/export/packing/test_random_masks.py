@@ -13,7 +13,7 @@ from maskport.export.lowering.facts import key_paddings
 from maskport.models import Mask
 
 from ...models.mask_strategies import masks
-from .token_models import PATTERNS, SIZES, TOLERANCE, agree_on, feeds, made_by, mask_model, run_any
+from .token_models import PATTERNS, SIZES, TOLERANCE, agree_on, feeds, made_by, mask_model, runner
 
 # By target: options, and what is allowed per unit of the largest value.
 FORMS = {
@@ -59,11 +59,12 @@ def compared(mask: Mask, form: str, seed: int, *, cases: int = 3) -> None:
     source = mask_model(mask, layers=2)
     result = made_by(source, target, **options)
     assert len(result.sites) == 2 or result.notes
+    run_source, run_result = runner(ir.from_proto(source)), runner(result.model)
     for number in range(cases):
         batch, length = SIZES[number % len(SIZES)]
         inputs = feeds(source, batch, length, PATTERNS[(seed + number) % len(PATTERNS)], seed)
         rows = valid(mask, inputs, str(options["padding_rows"]))
-        before, after = run_any(ir.from_proto(source), inputs)["y"], run_any(result.model, inputs)["y"]
+        before, after = run_source(inputs)["y"], run_result(inputs)["y"]
         assert np.isfinite(after).all()
         agree_on(rows, before, after, tolerance, f"{mask}, {form}, {batch}x{length}, seed {seed}")
 
