@@ -59,7 +59,7 @@ def _fuse(node: ir.Node) -> bool:
     if operator is None or add is None or total is None or len(total.uses()) != 1 or total.is_graph_output():
         return False
     for x, bias in (add.inputs, add.inputs[::-1]):
-        if x is None or bias is None or x.shape is None or not isinstance(x.shape[-1], int):
+        if x is None or not x.shape or not isinstance(x.shape[-1], int):
             continue
         if is_bias(bias, x.shape[-1]) and add.graph is node.graph:
             made = ir.Node(MICROSOFT, operator, [x, bias], num_outputs=1)

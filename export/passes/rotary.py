@@ -203,9 +203,11 @@ class _Writer:
         tables = [self._table(table, size, (0, -1, size // 2)) for table in (rotation.cos, rotation.sin)]
         assert x.shape is not None
         assert rotation.cos.shape is not None
-        if rotation.cos.shape[0] != x.shape[0]:
-            tables = [self._of_batch(table, x) for table in tables]
         before, after = made_by(x, "Transpose"), only_user(result, "Transpose")
+        if rotation.cos.shape[0] != x.shape[0]:
+            source = x if before is None or not _swaps(before) else before.inputs[0]
+            assert source is not None
+            tables = [self._of_batch(table, source, x.shape[0]) for table in tables]
         if before is None or after is None or not (_swaps(before) and _swaps(after)):
             return result, b.op("RotaryEmbedding", x, *tables)
         # What was [B, S, H, D], and is to be so again.
@@ -229,10 +231,9 @@ class _Writer:
             self.tables[key] = b.op("Gather", flat, index, axis=0)
         return self.tables[key]
 
-    def _of_batch(self, table: ir.Value, x: ir.Value) -> ir.Value:
+    def _of_batch(self, table: ir.Value, x: ir.Value, batch: int | ir.SymbolicDim) -> ir.Value:
         """Return a table that is the same for all rows, for each row of x: the operator wants that."""
-        assert x.shape is not None
-        b, batch = self.build, x.shape[0]
+        b = self.build
         known = isinstance(batch, int) or batch.value is not None
         key = (table, str(batch) if known else x)
         if key not in self.tables:

@@ -50,7 +50,7 @@ class SkipNormPass(InPlacePass):
 
 
 def _fuse(node: ir.Node) -> bool:
-    if node.domain != "" or node.op_type not in NORMS or any(value.uses() for value in node.outputs[1:]):
+    if node.domain != "" or node.op_type not in NORMS or any(_is_used(v) for v in node.outputs[1:]):
         return False
     operator, numbers = NORMS[node.op_type]
     x, *weights = node.inputs
@@ -86,6 +86,10 @@ def _fuse(node: ir.Node) -> bool:
             value.type = ir.TensorType(ir.DataType.FLOAT)
         take_over(x, like(norm.outputs[SUM], x))
     return True
+
+
+def _is_used(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
 
 
 def _has_width(value: ir.Value, width: int) -> bool:
