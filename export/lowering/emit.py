@@ -110,7 +110,10 @@ def _total(b: SiteBuilder, query: ir.Value) -> ir.Value:
 def _ends(b: SiteBuilder, query: ir.Value, total: ir.Value) -> ir.Value:
     """Return the last key of each row, int32 [B], of one row where the batch is empty."""
     rows = b.op("Max", b.size(query, 0), b.ints(1), shape=[1])
-    return b.op("Expand", b.op("Sub", total, b.array(1, INT32), shape=[]), rows, shape=[None])
+    one = b.array(1, INT32)
+    # Range takes a length on the host and gives a value on the device, where Expand would have it copied.
+    last = b.op("Range", b.op("Sub", total, one, shape=[]), total, one, shape=[1])
+    return b.op("Expand", last, rows, shape=[None])
 
 
 def _with_a_row(masks: MaskWriter, value: ir.Value) -> ir.Value:
