@@ -56,7 +56,7 @@ def test_half_precision_and_metadata_stay() -> None:
 
 
 NEAR = {
-    "lengths that are not known to be one": f"(float[T,8] x, float[U,8] s) => (float[V,8] y) {{ t = Add(x, s)\n {LAYER} }}",
+    "lengths of two names": f"(float[T,8] x, float[U,8] s) => (float[V,8] y) {{ t = Add(x, s)\n {LAYER} }}",
     "a row that is added to all": f"(float[T,8] x, float[1,8] s) => (float[T,8] y) {{ t = Add(x, s)\n {LAYER} }}",
     "four axes": f"(float[A,B,C,8] x, float[A,B,C,8] s) => (float[A,B,C,8] y) {{ t = Add(x, s)\n {LAYER} }}",
     "another axis": "(float[8,8] x, float[8,8] s) => (float[8,8] y) "
