@@ -96,7 +96,7 @@ def _measure(p: Packer, node: ir.Node, value: ir.Value) -> None:
         else:
             raise Refused(f"{node.name!r} asks for a length of {describe(value)} that is not known")
     made = build.join(*parts) if parts else build.constant([], "int64")
-    ir.convenience.replace_all_uses_with(node.outputs[0], made, replace_graph_outputs=True)
+    take_over(node.outputs[0], made)
 
 
 def _picked_place(p: Packer, node: ir.Node, place: int, roles: Roles) -> int | None:
@@ -141,7 +141,7 @@ def _pick(p: Packer, node: ir.Node, packed: Packed, place: int) -> None:
     if not scalar:
         picked = build.op("Unsqueeze", picked, build.ints(1))
     picked.shape = node.outputs[0].shape
-    ir.convenience.replace_all_uses_with(node.outputs[0], picked, replace_graph_outputs=True)
+    take_over(node.outputs[0], picked)
 
 
 def _masks_it(node: ir.Node, place: int, padding: Mask) -> bool:

@@ -174,6 +174,14 @@ def test_a_session_tells_the_tokens_by_itself(pattern: str) -> None:
         )
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 7, "inputs": {}}', '{"version": 1}'])
+def test_what_the_file_says_of_its_inputs_and_can_not_be_read_is_said_anew(text: str) -> None:
+    source = model(attention=TWO_LAYERS)
+    source.metadata_props.add(key="maskport.io", value=text)
+    found = json.loads(host(source).model.metadata_props["maskport.io"])
+    assert (found["version"], list(found["inputs"])) == (1, ["x", "m", "m.tokens", "m.lengths"])
+
+
 @pytest.mark.parametrize("mask", [KeyPadding("m", pad=1), KeyPadding("m", pad=2)])
 def test_the_value_that_hides_is_the_masks(mask: Mask) -> None:
     source = mask_model(mask)

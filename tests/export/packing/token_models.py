@@ -157,7 +157,7 @@ def feeds(
     proto = made if isinstance(made, onnx.ModelProto) else ir.to_proto(made)
     found = {}
     for value in proto.graph.input:
-        dims = [d.dim_value or {"B": batch, "S": length}[d.dim_param] for d in value.type.tensor_type.shape.dim]
+        dims = [d.dim_value or {"B": batch, "S": length}.get(d.dim_param, 3) for d in value.type.tensor_type.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if value.name == "m":
             array: Any = masked(pattern, batch, length, random)
