@@ -96,7 +96,7 @@ def _measure(p: Packer, node: ir.Node, value: ir.Value) -> None:
         else:
             raise Refused(f"{node.name!r} asks for a length of {describe(value)} that is not known")
     made = build.join(*parts) if parts else build.constant([], "int64")
-    take_over(node.outputs[0], made)
+    take_over(node.outputs[0], like(made, node.outputs[0]))
 
 
 def _picked_place(p: Packer, node: ir.Node, place: int, roles: Roles) -> int | None:
@@ -140,8 +140,7 @@ def _pick(p: Packer, node: ir.Node, packed: Packed, place: int) -> None:
     scalar = node.op_type == "Gather" and not p.shape(node.inputs[1])  # type: ignore[arg-type]
     if not scalar:
         picked = build.op("Unsqueeze", picked, build.ints(1))
-    picked.shape = node.outputs[0].shape
-    take_over(node.outputs[0], picked)
+    take_over(node.outputs[0], like(picked, node.outputs[0]))
 
 
 def _masks_it(node: ir.Node, place: int, padding: Mask) -> bool:
