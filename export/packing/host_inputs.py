@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...models.masks import Mask
-from ..io_metadata import IO_KEY, axes_of, io_of
+from ..io_metadata import IO_KEY, IO_VERSION, Axes, axes_of, io_of
 
 __all__ = ["BUCKET", "PACKING_KEY", "describe_packing", "host_inputs", "lengths_name", "packing_inputs", "tokens_name"]
 
@@ -55,16 +55,25 @@ def describe_packing(model: ir.Model, name: str, padding: Mask, places: Sequence
     }
     entries = [*_entries(model.metadata_props), entry]
     model.metadata_props[PACKING_KEY] = json.dumps({"version": PACKING_VERSION, "masks": entries})
-    inputs = {str(value.name): axes_of(value) for value in model.graph.inputs}
-    if IO_KEY in model.metadata_props:
-        io = json.loads(model.metadata_props[IO_KEY])
-    else:
-        outputs = {str(value.name): axes_of(value) for value in model.graph.outputs}
-        given = {input_: axes for input_, axes in inputs.items() if input_ not in packing_inputs(model.metadata_props)}
-        io = io_of(given, outputs, [padding], {}, {name: padding._expr[2]})
+    axes = {str(value.name): axes_of(value) for value in model.graph.inputs}
+    io = _io(model, axes, name, padding)
     for added in (entry["tokens"], entry["lengths"]):
-        io["inputs"][added] = {"role": "packing", "axes": list(inputs[added])}
+        io["inputs"][added] = {"role": "packing", "axes": list(axes[added])}
     model.metadata_props[IO_KEY] = json.dumps(io)
+
+
+def _io(model: ir.Model, axes: Mapping[str, Axes], name: str, padding: Mask) -> dict[str, Any]:
+    """Return what the file says of its inputs and outputs; where it says nothing that can be read, what masks tell."""
+    try:
+        io = json.loads(model.metadata_props[IO_KEY])
+        if io["version"] == IO_VERSION and isinstance(io["inputs"], dict):
+            return dict(io)
+    except (ValueError, KeyError, TypeError):
+        pass  # Another tool has written it, or changed it since.
+    added = packing_inputs(model.metadata_props)
+    given = {input_: found for input_, found in axes.items() if input_ not in added}
+    outputs = {str(value.name): axes_of(value) for value in model.graph.outputs}
+    return io_of(given, outputs, [padding], {}, {name: padding._expr[2]})
 
 
 def packing_inputs(metadata: Mapping[str, str]) -> set[str]:
