@@ -155,6 +155,10 @@ ANSWERED = [
     ([*VALIDATE, "--against", "nan.onnx"], 1),
     ([*VALIDATE, "--against", "baked.onnx"], 1),
     (["validate", "baked.onnx", "--against", "good.onnx"], 1),
+    (["validate", "good.onnx"], 0),
+    (["validate", "dropped.onnx"], 1),
+    (["validate", "nan.onnx"], 1),
+    (["validate", "baked.onnx"], 1),
 ]
 
 REFUSED = [
@@ -249,7 +253,9 @@ REFUSED = [
     ([*EXPORT, "encoder", "--dtype", "int8"], "int8"),
     (["validate", "no.onnx", "--against", "good.onnx"], "no.onnx is no file"),
     (["validate", "text.onnx", "--against", "good.onnx"], "text.onnx "),
-    (["validate", "good.onnx"], "Missing option '--against'"),
+    (["validate", "good.onnx", "--expect", "causal & x"], "--expect 'causal & x' is no mask"),
+    (["validate", "good.onnx", "--expect", "padding(mask)"], "--expect names 'mask'; the inputs are src, attention_mask"),
+    (["validate", "good.onnx", "--self-test"], "no attention of the file can be written anew"),
     ([*VALIDATE, "--against", "no.onnx"], "no.onnx is no file"),
     ([*VALIDATE, "--against", "cut.onnx"], "cut.onnx "),
     ([*VALIDATE, "--against", "plain"], "'plain' names no model"),

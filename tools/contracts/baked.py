@@ -1,0 +1,54 @@
+"""The sizes at which a file runs that fails at others: those of its example, baked in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from ...runtime import MaskportError, Session
+from ..inputs import draw_inputs
+from ..verdict import FAILED, Contract
+from .lengths import NAME
+
+BATCHES = (1, 2, 3, 4, 8)
+LENGTHS = (*range(1, 33), 48, 64, 100, 128, 256, 512)
+MOST = 1 << 22
+
+
+def baked_sizes(model: ir.Model) -> Contract | None:
+    """Return what fails if a file runs at some batches and lengths that it declares free and not at others."""
+    session = Session(ir.to_proto(model).SerializeToString(), device="cpu")
+    ran = [(b, n) for b in BATCHES for n in LENGTHS if _runs(session, b, n)]
+    if not ran:
+        return None
+    batches, lengths = sorted({b for b, _ in ran}), sorted({n for _, n in ran})
+    parts = [
+        f"{what} {_shown(found)} of {_shown(tried)}"
+        for what, found, tried in (("at a batch of", batches, BATCHES), ("at lengths", lengths, LENGTHS))
+        if len(found) < len(tried)
+    ]
+    if not parts:
+        return None
+    return Contract(NAME, FAILED, why=f"sizes that it declares free are baked in: it runs {' and '.join(parts)} alone")
+
+
+def _runs(session: Session, batch: int, length: int) -> bool:
+    shapes = {}
+    for declared in session.inputs:
+        wanted = (batch, *[length] * (len(declared.shape) - 1))
+        shapes[declared.name] = tuple(
+            dim if isinstance(dim, int) else size for dim, size in zip(declared.shape, wanted, strict=True)
+        )
+    if any(math.prod(shape) > MOST for shape in shapes.values()):
+        return False
+    try:
+        session.run(draw_inputs(session, {name: shape for name, shape in shapes.items() if shape}))
+    except MaskportError:
+        return False
+    return True
+
+
+def _shown(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes)) if len(sizes) <= 5 else f"{sizes[0]} to {sizes[-1]}"
