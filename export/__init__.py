@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .inspector import InspectError, Report, inspect
     from .optimized import Optimized
     from .optimizer import optimize
+    from .tuning.workload import Workload
 
 __all__ = [
     "CheckFailed",
@@ -25,6 +26,7 @@ __all__ = [
     "Optimized",
     "ProofFailed",
     "Report",
+    "Workload",
     "export",
     "inspect",
     "optimize",
@@ -42,6 +44,7 @@ _FILES = {
     "inspect": "inspector",
     "Optimized": "optimized",
     "optimize": "optimizer",
+    "Workload": "tuning.workload",
 }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from .proof.record import Proof
+    from .tuning.answer import Answer
 
 __all__ = ["Optimized", "OptimizedSite"]
 
@@ -71,6 +72,8 @@ class Optimized:
         False if the result is the source.
     notes : tuple of str
         What was left as it was, and why.
+    measured : tuple of Answer
+        What was measured to choose, if that was asked for.
     """
 
     path: Path | None
@@ -85,6 +88,7 @@ class Optimized:
     proof: Proof | None
     changed: bool
     notes: tuple[str, ...] = ()
+    measured: tuple[Answer, ...] = ()
 
     @classmethod
     def unchanged(
@@ -111,4 +115,5 @@ class Optimized:
             "sites": [site.to_json() for site in self.sites],
             "passes": [{"name": name, "changed": number} for name, number in self.passes],
             "notes": list(self.notes),
+            "measured": [answer.to_json() for answer in self.measured],
         }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
@@ -18,6 +19,7 @@ from .errors import OptimizeError
 from .files import prepare, save
 from .inspector import Attention, SiteReport, find_attention, load_model
 from .lowering.canonical import canonicalize
+from .lowering.costs import COSTS
 from .lowering.facts import Grants
 from .lowering.lower import Lowered, lower
 from .lowering.targets import Target, TargetError
@@ -30,6 +32,10 @@ from .precision import to_precision
 from .proof import Proof, prove
 from .sites_metadata import claim, read_sites, write_sites
 from .symbolic.sites import Site
+
+if TYPE_CHECKING:
+    from .tuning import Workload
+    from .tuning.tuner import Tuner
 
 __all__ = ["PACKINGS", "PADDING_ROWS", "optimize"]
 
@@ -50,6 +56,7 @@ def optimize(
     assume: Collection[str] = (),
     repair: Collection[str] = (),
     packing: str = "auto",
+    autotune: Workload | None = None,
     check: bool = True,
 ) -> Optimized:
     """Rewrite the attention of a model to the fastest form that keeps what its masks mean.
@@ -76,6 +83,9 @@ def optimize(
     packing : {"auto", "graph", "host", "none"}
         Whether padding is left out of the computation, and whether its indices are computed in the graph or given by
         the caller.
+    autotune : Workload, optional
+        Sizes for which the forms of attention, and the model with and without its padding, are measured on this
+        machine's CPU; what is fastest is taken. What was measured once is kept in the user's cache folder.
     check : bool
         Whether to prove the result; without it nothing is known of it.
 
@@ -106,9 +116,10 @@ def optimize(
     destination = Path(path) if path is not None else None
     if destination is not None:
         prepare(destination)
-    made = _already(source, target, padding_rows) or _optimize(
-        source, wanted, padding_rows, tuple(assume), tuple(repair), packing, check
-    )
+    made = _already(source, target, padding_rows)
+    if made is None:
+        asked = (source, wanted, padding_rows, tuple(assume), tuple(repair))
+        made = _optimize(*asked, packing, check) if autotune is None else _tuned(*asked, packing, check, autotune)
     if destination is not None:
         save(made.model, destination)
     return made.at(destination)
@@ -131,6 +142,36 @@ def _already(source: ir.Model, target: str, padding_rows: str) -> Optimized | No
     return Optimized.unchanged(source, target, padding_rows, sites, notes)
 
 
+def _tuned(
+    source: ir.Model,
+    target: Target,
+    padding_rows: str,
+    assume: Sequence[str],
+    repair: Sequence[str],
+    packing: str,
+    check: bool,
+    workload: Workload,
+) -> Optimized:
+    """Optimize by what is measured."""
+    from .tuning.tuner import Tuner
+
+    tuner = Tuner.of(workload, target)
+    if packing == "auto" and padding_rows != "keep":
+        options = {
+            "dtype": target.dtype,
+            "padding_rows": padding_rows,
+            "assume": sorted(assume),
+            "repair": sorted(repair),
+        }
+
+        def build(packing: str) -> Optimized:
+            return _optimize(source, target, padding_rows, assume, repair, packing, False, tuner)
+
+        packing = tuner.packing(source, options, build)
+    made = _optimize(source, target, padding_rows, assume, repair, packing, check, tuner)
+    return replace(made, measured=tuple(tuner.answers), notes=(*made.notes, *tuner.notes))
+
+
 def _optimize(
     source: ir.Model,
     target: Target,
@@ -139,6 +180,7 @@ def _optimize(
     repair: Sequence[str],
     packing: str,
     check: bool,
+    tuner: Tuner | None = None,
 ) -> Optimized:
     try:
         Grants(assume, source)
@@ -162,7 +204,8 @@ def _optimize(
         grouped = group_segments(work, target.dtype)
         made.became |= {name: made.site(name, *form) for name, form in grouped.items()}
         made.count("group segments", len(grouped))
-    lowered = lower(work, target, padding_rows=padding_rows, assume=assume)
+    costs = COSTS if tuner is None else tuner.costs(work, target, padding_rows, assume)
+    lowered = lower(work, target, padding_rows=padding_rows, assume=assume, costs=costs)
     made.became |= {one.name: made.site(one.name, one.kernel, one.why, one.refused) for one in lowered}
     made.count("lower", len(lowered))
     if not made.became and not made.was_repaired:

@@ -163,13 +163,27 @@ def optimize(
     packing: Annotated[
         str, typer.Option(help="How padding is left out: auto, graph, host (indices are inputs) or none.")
     ] = "auto",
+    autotune: Annotated[
+        bool, typer.Option("--autotune", help="Measure on this machine which form is fastest (target cpu).")
+    ] = False,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="BxS", help="A size to measure at; may be repeated.", show_default="8x256"),
+    ] = None,
+    fill: Annotated[
+        float | None, typer.Option(help="Share of tokens that is real, to measure at.", show_default="0.36")
+    ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Write the result without running it.")] = False,
     html: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Make a model fast by what its masks mean; exit code 1 if the result is not the source: nothing is written."""
+    from .errors import ToolError
     from .optimize_command import optimize_command
+
+    if not autotune and (shapes or fill is not None):
+        raise ToolError("--shape and --fill are sizes to measure at; give --autotune, too")
 
     return optimize_command(
         context.obj,
@@ -181,6 +195,7 @@ def optimize(
         assume or (),
         repair or (),
         packing,
+        (shapes or (), fill) if autotune else None,
         not no_check,
         as_json,
         html,

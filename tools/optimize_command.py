@@ -21,11 +21,17 @@ def optimize_command(
     assume: Sequence[str],
     repair: Sequence[str],
     packing: str,
+    sizes: tuple[Sequence[str], float | None] | None,
     check: bool,
     as_json: bool,
     html: Path | None,
 ) -> int:
     """Optimize a model, write it, and show what was done.
+
+    Parameters
+    ----------
+    sizes : (sequence of str, float or None), optional
+        Shapes and fill to measure for; None measures nothing.
 
     Raises
     ------
@@ -37,7 +43,7 @@ def optimize_command(
         if path is not None:
             check_output(path)
     try:
-        from ..export import InspectError, optimize
+        from ..export import InspectError, Workload, optimize
     except ModuleNotFoundError as error:
         raise ToolError(f"reading a graph needs {error.name}; pip install 'maskport[graph]'") from error
     try:
@@ -51,6 +57,7 @@ def optimize_command(
                 assume=assume,
                 repair=repair,
                 packing=packing,
+                autotune=None if sizes is None else Workload.parse(*sizes),
                 check=check,
             )
     except InspectError as error:

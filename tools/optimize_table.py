@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..export.optimized import Optimized, OptimizedSite
 from ..export.proof.granted import in_words
+from ..export.tuning.answer import Answer
 from .files import megabytes
 from .screen import Screen
 from .shown import joined, plural, shown
@@ -24,6 +25,7 @@ PADDING_ROWS = {
     "zero": "zero: exactly zero in every output [batch, tokens, ...]",
     "keep": "keep: as the source gives them, wherever a row has a key",
 }
+PACKED_AS = {"auto": "without padding", "none": "with padding"}
 CHECKED_BY = {
     "cpu": "the CPU ran both",
     "twin": "executable twins stood in for operators that the CPU lacks",
@@ -95,6 +97,9 @@ def summary_table(optimized: Optimized, source: Path) -> Table:
         not_run(table, proof.record.not_run)
     elif optimized.changed:
         table.add_row("checked", Text(CHECKED_BY[optimized.checked], "yellow"))
+    for answer in optimized.measured:
+        for line in timings(answer):
+            table.add_row("measured", Text(line))
     for note in (*optimized.notes, *(proof.notes if proof is not None else ())):
         table.add_row("note", Text(shown(note, LONGEST_REASON)))
     if optimized.path is not None:
@@ -114,6 +119,17 @@ def assumptions(assumes: Iterable[dict[str, Any]]) -> list[str]:
         fact + (f" ({', '.join(name for name, _ in joined(sources))})" if sources else "")
         for fact, sources in by_fact.items()
     ]
+
+
+def timings(answer: Answer) -> list[str]:
+    """Return what was measured, a line for each shape: the fastest first."""
+    ends = " (kept from before)" if answer.from_cache else ""
+    lines = []
+    for shape, seconds in answer.seconds.items():
+        ranked = sorted(seconds, key=seconds.__getitem__)
+        times = ", ".join(f"{PACKED_AS.get(name, name)} {1e3 * seconds[name]:.3g} ms" for name in ranked)
+        lines.append(shown(f"{answer.what}, {shape}{ends}: {times}", LONGEST_REASON))
+    return lines
 
 
 def _lines(width: int) -> Table:

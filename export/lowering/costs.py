@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,22 @@ class Costs:
         Batch and length of each column.
     costs : mapping
         By provider ("cpu", "cuda:sm75", ...) and kernel: time relative to decomposed attention, one number for each
-        class, or one for all.
+        class, or one for all. "cpu:float16" is another column of "cpu", which stands in for element types without one.
+    measured : mapping
+        By attention and kernel: time relative to the fastest, measured for that attention; it decides before `costs`.
+    shapes : str
+        At which batches and lengths that was.
     """
 
     classes: Sequence[tuple[int, int]]
     costs: Mapping[str, Mapping[str, Sequence[float] | float]]
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shapes: str = ""
 
     def cost(self, kernel: str, provider: str, batch: int, length: int) -> float:
         """Return the cost of a kernel in the class nearest to a batch and length; infinite if it was not measured."""
-        found = self.costs.get(provider, {}).get(kernel, math.inf)
+        column = self.costs.get(provider) or self.costs.get(provider.partition(":")[0], {})
+        found = column.get(kernel, math.inf)
         if not isinstance(found, Sequence):
             return found
         distances = [abs(math.log(batch / b)) + abs(math.log(length / n)) for b, n in self.classes]
@@ -47,7 +54,7 @@ class Costs:
 
     @classmethod
     def load(cls, path: Path) -> Costs:
-        """Read a table: ``{"classes": [[8, 256]], "cpu": {"ai.onnx.Attention": [0.6]}}``.
+        """Read a table: ``{"classes": [[8, 256]], "cpu": {"ai.onnx.Attention": [0.6]}}``; ``machine`` says of which.
 
         Raises
         ------
@@ -57,6 +64,7 @@ class Costs:
         try:
             table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             classes = [(int(batch), int(length)) for batch, length in table.pop("classes")]
+            table.pop("machine", None)
             costs = {
                 provider: {kernel: _numbers(given, len(classes)) for kernel, given in kernels.items()}
                 for provider, kernels in table.items()
@@ -76,10 +84,10 @@ def _numbers(given: Any, count: int) -> list[float]:
     return numbers
 
 
-def provider_of(target: Target) -> str:
+def provider_of(target: Target, dtype: str = "float32") -> str:
     """Return the column of a target: on CUDA the newest architecture measured that is not newer than it."""
     if target.provider == "cpu":
-        return "cpu"
+        return "cpu" if dtype == "float32" else f"cpu:{dtype}"
     # What is written for all of them is chosen for those in use.
     return "cuda:sm75" if target.sm == 75 else "cuda:sm80" if target.sm is None or target.sm < 90 else "cuda:sm90"
 
@@ -89,27 +97,12 @@ ATTENTION, MULTI_HEAD, GROUP_QUERY = (
     "com.microsoft.MultiHeadAttention",
     "com.microsoft.GroupQueryAttention",
 )
+# The CPU's: 12 heads of 64, by `python -m maskport.tools.autotune --write-table`.
+_MEASURED = Costs.load(Path(__file__).with_name("costs.json"))
 COSTS = Costs(
-    ((1, 32), (64, 32), (16, 128), (8, 256), (2, 1024)),
+    _MEASURED.classes,
     {
-        # float32, 12 heads of 64, two cores with AVX-512, onnxruntime 1.31.1.
-        "cpu": {
-            ATTENTION: (0.37, 0.56, 0.58, 0.62, 0.56),
-            f"{ATTENTION} causal": (0.34, 0.85, 0.84, 0.71, 0.68),
-            f"{ATTENTION} lengths": (0.34, 0.66, 0.70, 0.67, 0.64),
-            f"{ATTENTION} bool": (0.38, 0.71, 0.75, 0.74, 0.68),
-            f"{ATTENTION} bias": (0.39, 0.72, 0.76, 0.75, 0.69),
-            f"{ATTENTION} own bias": (0.38, 0.71, 0.75, 0.74, 0.68),
-            f"{ATTENTION} causal & own bias": (0.38, 0.71, 0.75, 0.74, 0.68),
-            MULTI_HEAD: (0.50, 0.91, 0.88, 0.79, 0.60),
-            f"{MULTI_HEAD} causal": (0.80, 1.05, 0.94, 0.83, 0.81),
-            f"{MULTI_HEAD} key mask": (0.80, 1.05, 0.94, 0.83, 0.81),
-            f"{MULTI_HEAD} causal & key mask": (0.80, 1.05, 0.94, 0.83, 0.81),
-            f"{MULTI_HEAD} bias": (0.81, 1.06, 0.95, 0.84, 0.82),
-            f"{GROUP_QUERY} causal": (0.80, 1.12, 0.93, 0.95, 0.66),
-            f"{GROUP_QUERY} local": (0.80, 1.12, 0.93, 0.95, 0.66),
-            "decomposed": (1.0, 1.0, 1.0, 1.0, 1.0),
-        },
+        **_MEASURED.costs,
         # In launches of one float16 node, by which kernel they are: 1 flash or cuDNN, 2 memory-efficient, 8 unfused.
         # Widening heads for a channel adds to them, and so does the memory of a dense mask, which grows with the square
         # of the length. They are read from traces of a device that runs nothing: an order, not times.

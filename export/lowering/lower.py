@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -144,17 +145,19 @@ def _choose(asked: Asked, target: Target, costs: Costs) -> tuple[Kernel, dict[st
     batch, length = (
         size if isinstance(size, int) and size > 0 else typical for size, typical in zip(sizes, TYPICAL, strict=True)
     )
-    provider = provider_of(target)
+    provider = provider_of(target, asked.dtype)
     ranked = sorted(KERNELS, key=lambda kernel: costs.cost(kernel.name, provider, batch, length))
-    refused: dict[str, list[str]] = {}
-    for kernel in ranked:
-        reasons = refusals(kernel, asked, target)
-        if not reasons:
-            cost = costs.cost(kernel.name, provider, batch, length)
-            ground = f"cost {cost:g} on {provider} at batch {batch}, length {length}"
-            return kernel, refused, ground
-        refused[kernel.name] = reasons
-    raise AssertionError("decomposed attention takes every site")
+    reasons = {kernel.name: refusals(kernel, asked, target) for kernel in ranked}
+    takers = [kernel for kernel in ranked if not reasons[kernel.name]]
+    # Decomposed attention takes every site.
+    cheapest = takers[0]
+    refused = {kernel.name: reasons[kernel.name] for kernel in ranked[: ranked.index(cheapest)]}
+    measured = costs.measured.get(asked.site.name, {})
+    best = min(takers, key=lambda kernel: measured.get(kernel.name, math.inf))
+    if best.name in measured:
+        return best, refused, f"{measured[best.name]:.3g} times the fastest's time on this machine, at {costs.shapes}"
+    cost = costs.cost(cheapest.name, provider, batch, length)
+    return cheapest, refused, f"cost {cost:g} on {provider} at batch {batch}, length {length}"
 
 
 CARRIED = {
