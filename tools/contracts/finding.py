@@ -9,7 +9,7 @@ from ..verdict import FAILED, NOT_RUN, OK, Contract
 
 @dataclass
 class Finding:
-    """How much was perturbed for a contract, how far anything moved that must not, and the first time that it did.
+    """How much was perturbed for a contract, and how far anything moved that must not, up to the first time it did.
 
     A contract for which nothing was perturbed is not run; `nothing` says why that may be.
     """
@@ -23,10 +23,10 @@ class Finding:
     def note(self, perturbed: int, worst: float, limit: float, why: str) -> None:
         """Put down one perturbation; `why` tells it, should it be over the limit."""
         self.perturbed += perturbed
-        if not perturbed:
+        if not perturbed or self.why is not None:
             return
         self.worst = max(self.worst, worst)
-        if worst > limit and self.why is None:
+        if worst > limit:
             self.why = why
 
     def fail(self, why: str) -> None:
