@@ -147,7 +147,9 @@ class _Converter:
                 value.type = ir.TensorType(FLOAT)
         if not floats and not any(_is_float(value) for value in node.outputs):
             return
-        kept = self._kept(node)
+        # What gives half precision in the source does so still: a power, for one, of a half and a float32 exponent.
+        halved = node.op_type != "Cast" and any(value.dtype == self.half for value in node.outputs)
+        kept = None if halved else self._kept(node)
         full = FULL_INPUTS.get(node.op_type, ()) if kept is None else range(len(node.inputs))
         for index, given in enumerate(node.inputs):
             wanted = FLOAT if index in full else self.half

@@ -22,8 +22,13 @@ WITH_BIAS = {"none": "BiasGelu", "tanh": "FastGelu"}
 OPSET = 20
 
 
+# Of a constant that was rounded to half precision; bfloat16's, which are coarser, are left.
+ROUNDED = 1e-3
+
+
 def _by_tanh(op: Any, x: Any) -> Any:
-    inner = op.Mul(math.sqrt(2 / math.pi), op.Add(x, op.Mul(0.044715, op.Pow(x, 3.0))))
+    factor, share = (pattern.Constant(number, rel_tol=ROUNDED) for number in (math.sqrt(2 / math.pi), 0.044715))
+    inner = op.Mul(factor, op.Add(x, op.Mul(share, op.Pow(x, 3.0))))
     return op.Mul(op.Mul(0.5, x), op.Add(1.0, op.Tanh(inner)))
 
 
