@@ -41,7 +41,7 @@ def validate_command(
     """
     session = Session(candidate, device=device)
     with screen.progress("Hold to what its masks mean", CONTRACTS) as advance:
-        promised = validate(candidate, expect=expect, on_contract=lambda contract: advance())
+        promised = validate(candidate, expect=expect, quick=quick, on_contract=lambda contract: advance())
     if against is None:
         return promised
     examples: Any = None if inputs is None else read_inputs(inputs, session)

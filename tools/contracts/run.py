@@ -19,13 +19,14 @@ from .inputs import inputs_matter
 from .lengths import lengths_free
 from .prefix import prefix
 from .subject import Model, Subject
-from .token_contracts import TokenContracts
+from .token_contracts import PATTERNS, QUICK, TokenContracts
 
 
 def contracts_of(
     model: Model,
     expect: str | Mask | None = None,
     *,
+    quick: bool = False,
     seed: int = 0,
     on_contract: Callable[[Contract], None] | None = None,
 ) -> Verdict:
@@ -40,6 +41,8 @@ def contracts_of(
     expect : Mask or str, optional
         The mask that its self-attention must have, such as ``"causal & padding(attention_mask)"``; by default each
         attention is held to the mask that is read from its own graph.
+    quick : bool
+        Whether to change tokens in one padding pattern alone.
     seed : int
         Of everything that is drawn.
     on_contract : callable, optional
@@ -82,7 +85,7 @@ def contracts_of(
         mask = parse_expected(str(expect), subject)
         add(as_expected(subject, mask))
         claims = declared(subject, mask)
-    add(contracts_of_claims(subject, claims))
+    add(contracts_of_claims(subject, claims, quick))
     return Verdict((), tuple(found), {}, reference=False)
 
 
@@ -93,11 +96,11 @@ def _baked(model: Model) -> Contract | None:
         return None
 
 
-def contracts_of_claims(subject: Subject, claims: Sequence[Claim]) -> Iterator[Contract]:
+def contracts_of_claims(subject: Subject, claims: Sequence[Claim], quick: bool = False) -> Iterator[Contract]:
     """Hold a file to given claims, one contract after the other."""
     subject = subject.promised(with_inputs(claims, subject.layout))
     yield from empty_rows(subject)
-    yield from TokenContracts(subject).run()
+    yield from TokenContracts(subject, QUICK if quick else PATTERNS).run()
     yield batch_invariance(subject)
     yield prefix(subject)
     yield from inputs_matter(subject)

@@ -13,7 +13,7 @@ tokens-matter                 and a token that some other row may read moves one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -35,6 +35,8 @@ from .tokens import Redrawn, moved, redrawn
 PADDING, NAN, MATTER = "padding-invariance", "padding-nan", "tokens-matter"
 MAIN = Size(3, 17, 11)
 PATTERNS = ("ones", "holes", "left", "right", "no token")
+# Padding anywhere, which is on the left and on the right, too.
+QUICK = ("holes",)
 # What is put at padding beside other tokens: so large that a fill which is too weak shows, and no sum overflows.
 HUGE = {"float16": 1e2}
 HUGE_ELSE = 1e4
@@ -48,8 +50,8 @@ TRIES = 3
 class TokenContracts:
     """What was found of a subject so far."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, subject: Subject, patterns: Sequence[str] = PATTERNS) -> None:
+        self.subject, self.patterns = subject, patterns
         self.found = {name: Finding(name, _nothing(subject, name)) for name in FAMILIES}
         self.nan = Finding(NAN, "no token is a number with a fraction, or no row is padding")
         self.edges = Edges(subject)
@@ -67,7 +69,7 @@ class TokenContracts:
     def _cases(self) -> Iterator[tuple[Case, range | tuple[int, ...]]]:
         """Yield cases, each with the places of the tokens that are changed one by one."""
         layout = self.subject.layout
-        patterns = PATTERNS if layout.masks else ("ones", "holes") if _has_masks(self.subject) else ("ones",)
+        patterns = self.patterns if layout.masks else ("ones", "holes") if _has_masks(self.subject) else ("ones",)
         for pattern in patterns:
             case = self.subject.draw(MAIN, pattern)
             if case is not None:
