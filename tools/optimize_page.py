@@ -8,7 +8,7 @@ from pathlib import Path
 from ..export.inspector import Report
 from ..export.optimized import Optimized
 from .inspect_page import LONGEST_TEXT, code, page, text
-from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals
+from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals, timings
 from .tables import error_text
 
 
@@ -60,6 +60,7 @@ def _summary(optimized: Optimized) -> str:
         rows.append(("runs", f"{len(proof.record.cases)} of source and result, by {text(proof.record.how)}"))
         rows.append(("difference", f"{error_text(proof.worst)} at most on valid rows"))
         rows += [("not run", f"{text(name)}: {text(why, LONGEST_TEXT)}") for name, why in proof.record.not_run]
+    rows += [("measured", text(line, LONGEST_TEXT)) for answer in optimized.measured for line in timings(answer)]
     rows += [
         ("note", text(note, LONGEST_TEXT)) for note in (*optimized.notes, *(proof.notes if proof is not None else ()))
     ]
