@@ -225,6 +225,10 @@ def validate(
         bool, typer.Option("--self-test", help="Plant mask faults in the file, and tell what catches them.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Try one size instead of five.")] = False,
+    repro: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the smallest case that fails, with a script.", show_default=False),
+    ] = None,
     junit: Annotated[Path | None, typer.Option(help="A JUnit report to write.", show_default=False)] = None,
     device: Device = "cpu",
     as_json: Json = False,
@@ -246,7 +250,7 @@ def validate(
 
             screen.out.print(self_test_table(tested))
         return int(not tested.ok)
-    verdict = validate_command(screen, candidate, against, inputs, expect, quick, device)
+    verdict = validate_command(screen, candidate, against, inputs, expect, quick, device, repro)
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(verdict.to_junit(), encoding="utf-8")

@@ -12,6 +12,7 @@ from ..export.cases.patterns import NAMES
 from ..runtime import Session
 from .errors import ToolError
 from .inputs import read_inputs
+from .repro import Failing
 from .screen import Screen
 from .validation import QUICK, validate
 from .verdict import Verdict
@@ -31,8 +32,11 @@ def validate_command(
     expect: str | None,
     quick: bool,
     device: str,
+    repro: Path | None = None,
 ) -> Verdict:
     """Load both sides and compare them, and hold the candidate to its contracts, with progress.
+
+    The first case that fails is shrunk and written into the folder `repro`.
 
     Raises
     ------
@@ -57,8 +61,22 @@ def validate_command(
         examples = source.example_inputs if examples is None else _tensors(examples)
     # At small sizes some patterns are the same, and run once.
     with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
-        compared = validate(session, reference, examples, quick=quick, device=device, on_case=lambda case: advance())
+        compared = validate(
+            session,
+            reference,
+            examples,
+            quick=quick,
+            device=device,
+            on_case=lambda case: advance(),
+            on_failure=None if repro is None else lambda failing: _write(screen, failing.shrunk(), repro, candidate),
+        )
     return compared.with_contracts(promised.contracts)
+
+
+def _write(screen: Screen, failing: Failing, folder: Path, candidate: Path) -> None:
+    path = failing.write(folder, candidate)
+    sizes = ", ".join(f"{label} {size}" for label, size in failing.case.sizes.items() if isinstance(label, str))
+    screen.err.print(f"The smallest failing case, {sizes}, is in {path}", markup=False, soft_wrap=True)
 
 
 def self_test_command(screen: Screen, candidate: Path) -> SelfTest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..export.cases.draw import SIZES, Case, Size, draw_cases, is_float
 from ..export.cases.layout import Layout
-from ..export.cases.parity import differences, tolerance_of
+from ..export.cases.parity import TOLERANCES, Tolerance, differences, tolerance_of
 from ..export.cases.patterns import NAMES
 from ..export.cases.rows import VALID
 from ..models.masks import Mask
@@ -19,6 +20,7 @@ from ..runtime import MaskportError, ModelError, Session
 from .errors import Refused, ToolError
 from .inputs import draw_inputs
 from .model_layout import layout_of
+from .repro import Failing
 from .verdict import FAILED, NOT_RUN, OK, Check, Contract, Verdict
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ def validate(
     quick: bool = False,
     device: str = "cpu",
     seed: int = 0,
+    tolerances: Mapping[str, float] | None = None,
     on_case: Callable[[Case], None] | None = None,
     on_contract: Callable[[Contract], None] | None = None,
+    on_failure: Callable[[Failing], None] | None = None,
 ) -> Verdict:
     """Compare a candidate with a reference at many sizes and padding patterns, and hold it to what its masks mean.
 
@@ -75,8 +79,13 @@ def validate(
         Where files are run.
     seed
         Of everything that is drawn.
+    tolerances
+        By an output's name or its element type: the largest difference allowed, per unit of the largest value of the
+        row's output (at least 1), where it is not the default.
     on_case, on_contract
         Called before each case, and after each contract.
+    on_failure
+        Called with the first case on which valid rows differ: it can be shrunk, and written out with a script.
 
     Returns
     -------
@@ -100,10 +109,10 @@ def validate(
 
         if isinstance(candidate, Session):
             raise ToolError("contracts are read from the graph, which a session doesn't hold; give the file's path")
-        promised = contracts_of(candidate, expect, seed=seed, on_contract=on_contract)
+        promised = contracts_of(candidate, expect, quick=quick, seed=seed, on_contract=on_contract)
     if against is None:
         return promised
-    compared = _compare(candidate, against, example_inputs, quick, device, seed, on_case)
+    compared = _compare(candidate, against, example_inputs, quick, device, seed, tolerances or {}, on_case, on_failure)
     return compared.with_contracts(promised.contracts)
 
 
@@ -114,7 +123,9 @@ def _compare(
     quick: bool,
     device: str,
     seed: int,
+    tolerances: Mapping[str, float],
     on_case: Callable[[Case], None] | None,
+    on_failure: Callable[[Failing], None] | None,
 ) -> Verdict:
     session = _session(candidate, device)
     reference: Run
@@ -137,7 +148,12 @@ def _compare(
         return Verdict((), (contract, Contract("parity", NOT_RUN, why="the inputs or outputs differ")), {})
     sizes = QUICK if quick else SIZES
     long, too_long = _beyond(windows, max(size.length for size in sizes), 0 if quick else MAX_LENGTH)
-    validation = _Validation(session, layout, reference)
+    if unknown := [name for name in tolerances if name not in layout.outputs and name not in TOLERANCES]:
+        raise ToolError(
+            f"a tolerance is given for {unknown[0]!r}; give the name of an output ({', '.join(layout.outputs)}) or an "
+            f"element type ({', '.join(TOLERANCES)})"
+        )
+    validation = _Validation(session, layout, reference, tolerances)
     for case in (
         *draw_cases(layout, examples, masks, sizes, NAMES, seed),
         *draw_cases(layout, examples, masks, long, BEYOND, seed),
@@ -145,6 +161,9 @@ def _compare(
         if on_case is not None:
             on_case(case)
         validation.compare(case)
+    if on_failure is not None and validation.failing is not None:
+        run = functools.partial(_run_file, session)
+        on_failure(Failing(validation.failing, layout, masks, run, reference))
     return validation.verdict((contract, *too_long))
 
 
@@ -163,9 +182,10 @@ def _beyond(windows: Sequence[tuple[int, str]], tried: int, most: int) -> tuple[
 class _Validation:
     """The checks and contracts of the cases so far."""
 
-    def __init__(self, session: Session, layout: Layout, reference: Run) -> None:
-        self.session, self.layout, self.reference = session, layout, reference
+    def __init__(self, session: Session, layout: Layout, reference: Run, allowed: Mapping[str, float]) -> None:
+        self.session, self.layout, self.reference, self.allowed = session, layout, reference, allowed
         self.checks: list[Check] = []
+        self.failing: Case | None = None
         self.not_run: list[Contract] = []
         self.tolerances: dict[str, tuple[float, str]] = {}
         self.masks = [name for name, value in layout.inputs.items() if name in layout.masks or value.role in SELECT]
@@ -183,6 +203,7 @@ class _Validation:
             actual = _run_file(self.session, case.inputs)
         except MaskportError as error:
             self.checks.append(Check(f"parity/{case.name}", False, "error", 1.0, 0.0, VALID, why=str(error)))
+            self.failing = self.failing or case
             return
         self._effect(case, expected)
         for name in self.layout.outputs:
@@ -190,6 +211,8 @@ class _Validation:
             found = self._compare(label, name, case, actual[name], expected[name])
             self.seen |= {name} if found else set()
             self.checks += found
+            if any(check.rows == VALID and not check.ok for check in found):
+                self.failing = self.failing or case
 
     def _compare(self, label: str, name: str, case: Case, actual: np.ndarray, expected: np.ndarray) -> list[Check]:
         if actual.shape != expected.shape:
@@ -200,12 +223,12 @@ class _Validation:
         if is_float(actual) and is_float(expected) and actual.dtype.itemsize < expected.dtype.itemsize:
             # The tolerance is that of the coarser type.
             expected = expected.astype(actual.dtype)
-        tolerance = tolerance_of(expected.dtype)
+        tolerance = self._tolerance(name, expected.dtype)
         self.tolerances[expected.dtype.name] = (tolerance.value, tolerance.why)
         layout = Layout(self.layout.inputs, {name: self.layout.outputs[name]}, self.layout.batch, self.layout.tokens)
         kinds = case.rows.kinds(layout, layout.outputs[name], expected.shape)
         found = []
-        for difference in differences(layout, case, {name: actual}, {name: expected}):
+        for difference in differences(layout, case, {name: actual}, {name: expected}, tolerance):
             assert kinds is not None
             where = np.broadcast_to(kinds[difference.rows], expected.shape)
             one, two = actual[where], expected[where]
@@ -219,6 +242,10 @@ class _Validation:
                 bad = int((~np.isfinite(one) & np.isfinite(two)).sum()) if is_float(one) else 0
                 found.append(Check(label, not bad, "non_finite", float(bad), 0.0, difference.rows, difference.error))
         return found
+
+    def _tolerance(self, name: str, dtype: np.dtype) -> Tolerance:
+        given = self.allowed.get(name, self.allowed.get(dtype.name))
+        return tolerance_of(dtype) if given is None else Tolerance(given, "as asked for")
 
     def _effect(self, case: Case, expected: Arrays) -> None:
         """Note how far a mask changes the reference's valid rows: without that, parity would not miss the mask."""

@@ -1,4 +1,4 @@
-"""The table of docs/validate.md, from a run: ``python -m tests.tools.mutants.table`` in the folder of the repository."""
+"""The table of docs/validate.md, from a run: ``python -m tests.tools.mutants.table`` in the repository's folder."""
 
 from __future__ import annotations
 
