@@ -1,25 +1,21 @@
-"""What optimizing changes, as the table of docs/dryrun.md: ``python -m tests.tools.dryrun.before_after`` writes it."""
+"""What optimizing for CUDA changes: a model's dry run before and after."""
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from maskport.export import ExportError, export
+from maskport.export import export
 from maskport.export.optimizer import optimize
 from maskport.export.tracing.quiet import collected
 from maskport.models import Causal, Encoder, EncoderLayer, KeyPadding
 from maskport.tools.dryrun import Trace, dryrun
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "dryrun.md"
-BEGIN, END = "<!-- made by python -m tests.tools.dryrun.before_after -->\n", "<!-- end -->\n"
-COLUMNS = ["model", "launches", "attention", "mask kernels", "host copies between nodes", "CUDA graph"]
 SM, TARGET, DTYPE = 90, "cuda:sm90", "float16"
 BATCH, LENGTH = 4, 32
 # Real tokens of each row, padded on the right.
@@ -33,14 +29,6 @@ class Pair:
 
     before: Trace
     after: Trace
-
-    def cells(self) -> list[str]:
-        """Return the cells of its line, before and after."""
-        both = (self.before, self.after)
-        columns = ([str(trace.launches) for trace in both], [attention(trace) for trace in both])
-        counts = ([str(mask_kernels(trace)) for trace in both], [str(host_copies(trace)) for trace in both])
-        graph = ["yes" if trace.cuda_graph.capturable else "no" for trace in both]
-        return [" → ".join(cell) for cell in (*columns, *counts, graph)]
 
 
 def attention(trace: Trace) -> str:
@@ -95,45 +83,3 @@ def reference(folder: Path, name: str, layers: int) -> Path:
     with collected():
         export(module, given, path, dynamic_shapes=dict.fromkeys(given, axes), dtype=DTYPE)
     return path
-
-
-def _lines(folder: Path) -> Iterator[str]:
-    from ...zoo.configs import EXPORTED
-    from ...zoo.models import Zoo
-
-    yield "| " + " | ".join(COLUMNS) + " |"
-    yield "|---" * len(COLUMNS) + "|"
-    for name in ("encoder", "decoder"):
-        pairs = [pair(reference(folder, name, layers)) for layers in LAYERS]
-        a_layer = " → ".join(
-            str(getattr(pairs[1], side).launches - getattr(pairs[0], side).launches) for side in ("before", "after")
-        )
-        yield "| " + " | ".join([f"reference {name}, {LAYERS[0]} layers; a layer {a_layer}", *pairs[0].cells()]) + " |"
-    for name in EXPORTED:
-        model = Zoo(folder)(name)
-        path = model.folder / "half.onnx"
-        module, example, shapes = model.loaded
-        try:
-            with collected():
-                export(module, example, path, dynamic_shapes=shapes, dtype=DTYPE)
-            cells = pair(path).cells()
-        except ExportError:
-            cells = ["no export in float16", *[""] * (len(COLUMNS) - 2)]
-        yield "| " + " | ".join([name, *cells]) + " |"
-
-
-def main() -> None:
-    """Measure, and write the table into the page."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines = []
-        for line in _lines(Path(folder)):
-            print(line, flush=True)
-            lines.append(line)
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    table = "\n".join(lines)
-    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
