@@ -115,9 +115,9 @@ def _sum(total: ir.Value, width: int) -> _Sum | None:
     for value, skip in ((left, right), (right, left)):
         inner = made_by(value, "Add")
         if inner is not None and not value.is_graph_output() and len(value.uses()) == 1:
-            for x, bias in (inner.inputs, inner.inputs[::-1]):
-                if x is not None and is_bias(bias, width):
-                    return _Sum(total, (x, skip), bias)
+            for term, added in (inner.inputs, inner.inputs[::-1]):
+                if term is not None and is_bias(added, width):
+                    return _Sum(total, (term, skip), added)
     return _Sum(total, (left, right), None)
 
 

@@ -51,8 +51,9 @@ class WideHeadsPass(InPlacePass):
         # Values that end in zeros: how many of how much each head has.
         tails = {w.result: w for w in found if w.row is not None and not w.row.any()}
         for node in list(graph):
-            if node.op_type in ATTENTION and len(node.inputs) > VALUE and node.inputs[VALUE] in tails:
-                _follow(graph, node, tails[node.inputs[VALUE]])
+            value = node.inputs[VALUE] if node.op_type in ATTENTION and len(node.inputs) > VALUE else None
+            if value is not None and value in tails:
+                _follow(graph, node, tails[value])
         for widening in found:
             _widen(graph, widening, padded)
         if found:
@@ -114,7 +115,8 @@ def _widen(graph: ir.Graph, w: _Widening, padded: dict[tuple[ir.Value, int], ir.
     assert x is not None
     assert place is not None
     assert w.more.shape is not None
-    count = int(w.more.shape[-1])  # type: ignore[call-overload]
+    count = w.more.shape[-1]
+    assert isinstance(count, int)
     weights = projection.weights()
     name = str(projection.weight.name)
     wide = np.zeros((len(weights), w.heads, w.size + count), weights.dtype)
