@@ -137,6 +137,7 @@ def _compare(
         examples = _examples(example_inputs, other)
         contract = _interface(session, layout, examples, other.output_names)
         reference = _from_file(other)
+        windows = () if isinstance(against, Session) else _windows(against)
     else:
         from .eager_reference import EagerReference
 
@@ -165,6 +166,20 @@ def _compare(
         run = functools.partial(_run_file, session)
         on_failure(Failing(validation.failing, layout, masks, run, reference))
     return validation.verdict((contract, *too_long))
+
+
+def _windows(model: str | os.PathLike[str] | bytes) -> list[tuple[int, str]]:
+    """Return how far the windows reach that are read from a file, each with the mask that says so."""
+    from ..export.inspector import InspectError, inspect
+
+    try:
+        sites = inspect(os.fspath(model), check=False).sites
+    except InspectError:
+        # Whether it is a model at all is for the session to say.
+        return []
+    masks = dict.fromkeys(site.mask for site in sites)
+    reaches = [(max(leaf.window), f"the mask `{mask}`") for mask in masks for leaf in mask.leaves]
+    return [(reach, why) for reach, why in reaches if reach > 0]
 
 
 def _beyond(windows: Sequence[tuple[int, str]], tried: int, most: int) -> tuple[list[Size], list[Contract]]:

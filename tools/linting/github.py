@@ -5,12 +5,12 @@ from __future__ import annotations
 from .lint import Linted
 from .rule import Finding
 
-__all__ = ["annotations"]
+__all__ = ["workflow_commands"]
 
 COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def annotations(linted: Linted, path: str) -> list[str]:
+def workflow_commands(linted: Linted, path: str) -> list[str]:
     """Return a line for each finding: at the line that its node was exported from, else at the model."""
     return [_annotation(finding, path) for finding in linted.findings]
 

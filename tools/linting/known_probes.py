@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +127,7 @@ def half_fill() -> bool:
 
 def traced_batch() -> bool:
     """Whether the export of an attention is right at the example's sizes alone."""
+    import onnx
     import torch
     from torch import nn
 
@@ -139,16 +141,15 @@ def traced_batch() -> bool:
 
     torch.manual_seed(0)
     # In training mode it has no fast path, which this exporter doesn't know.
-    module, written = Attend().train(), io.BytesIO()
-    example, other = torch.randn(2, 5, 4), torch.randn(3, 7, 4)
+    module, example, other = Attend().train(), torch.randn(2, 5, 4), torch.randn(3, 7, 4)
     axes = {"x": {0: "batch", 1: "seq"}}
-    with collected():
-        torch.onnx.export(
-            module, (example,), written, input_names=["x"], dynamic_axes=axes, dynamo=False, verbose=False
-        )
-    import onnx
-
-    model = onnx.load_from_string(written.getvalue())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "traced.onnx"
+        with collected():
+            torch.onnx.export(
+                module, (example,), path, input_names=["x"], dynamic_axes=axes, dynamo=False, verbose=False
+            )
+        model = onnx.load(path)
 
     def is_right(x: torch.Tensor) -> bool:
         y, expected = _run(model, {"x": x.numpy()}), module(x).detach().numpy()
@@ -165,7 +166,12 @@ def rotary_export() -> bool:
 
     from ...export.repairs.rotary_batch import RotaryBatchPass
 
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    }
     config = LlamaConfig(vocab_size=16, num_hidden_layers=1, use_cache=False, **sizes)
     inputs = {"input_ids": torch.ones(2, 5, dtype=torch.int64), "attention_mask": torch.ones(2, 5, dtype=torch.int64)}
     shapes = {name: {0: "batch", 1: "seq"} for name in inputs}

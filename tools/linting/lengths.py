@@ -117,7 +117,7 @@ def _gathered(x: Subject, node: ir.Node, free: set[str]) -> Conflict:
     pairs = node.op_type == "GatherND"
     if not counts or counts[0] is None or counts[0] < 2 or counts[1:] != [1] * pairs:
         return None
-    if pairs and node.attributes.get_int("batch_dims", 0):
+    if pairs and "batch_dims" in node.attributes and node.attributes["batch_dims"].as_int():
         return None
     names = _sizes(shape[0 if pairs else node.attributes.get_int("axis", 0) % len(shape)])
     place = t.symbol("place", t.ZERO, t.integer(counts[0] - 1))

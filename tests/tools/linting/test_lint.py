@@ -41,7 +41,8 @@ def test_findings_end_in_exit_code_1_and_notes_do_not() -> None:
     done = run("faulty.onnx")
     assert done.exit_code == 1
     assert re.fullmatch(
-        r"MP302 weak-fill  error\n  'masked' \(from Where\) fills scores with -10, which is too small to mask\n    \S+\n\n"
+        r"MP302 weak-fill  error\n"
+        r"  'masked' \(from Where\) fills scores with -10, which is too small to mask\n    \S+\n\n"
         r"faulty.onnx: 1 error\n",
         done.stdout,
     )
