@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import onnx
@@ -15,13 +17,16 @@ from .attention_graphs import attention
 from .tiny_models import tiny
 
 pytest_plugins = ["pytester"]
+# An installation from before the plugin has no entry point.
+INSTALLED = any(entry.value == pytest_plugin.__name__ for entry in entry_points(group="pytest11"))
+LOADED = () if INSTALLED else ("-p", pytest_plugin.__name__)
 UNPADDED = ("attendI = And (windowI, keysI)", "attendI = Identity (windowI)")
 WEAK = ("float least = {-3.4e38}", "float least = {-5.0}")
 
 
 @pytest.fixture(autouse=True)
 def folder(pytester: pytest.Pytester) -> Path:
-    """A project with small models, right and wrong, in which the plugin is loaded by name."""
+    """A project with small models, right and wrong."""
     path = pytester.path
     (path / "right.onnx").write_bytes(tiny())
     (path / "dropped.onnx").write_bytes(tiny("dropped"))
@@ -29,9 +34,6 @@ def folder(pytester: pytest.Pytester) -> Path:
     onnx.save(attention(5), path / "one.onnx")
     onnx.save(attention(3, 6), path / "wider.onnx")
     onnx.save(attention(3, 5, replace=UNPADDED), path / "unpadded.onnx")
-    # Not as an entry point, so that the plugin is tested where another copy is installed, too.
-    pytester.makeini("[pytest]\n")
-    (path / "tox.ini").unlink()
     return path
 
 
@@ -41,7 +43,7 @@ Run = Callable[..., pytest.RunResult]
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
     def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest("-p", "maskport.tools.pytest_plugin", "-p", "no:xdist", *arguments)
+        return pytester.runpytest(*LOADED, "-p", "no:xdist", *arguments)
 
     return run
 
@@ -174,7 +176,7 @@ def test_models_are_found_as_other_tests_are(pytester: pytest.Pytester, run: Run
     assert "pyproject" not in run(*collected, "tests").stdout.str()
     run("-q", "pyproject.toml::bad")
     run(*collected, "--lf", "pyproject.toml::bad").stdout.fnmatch_lines(["pyproject.toml::bad::contracts"])
-    workers = pytester.runpytest("-p", "maskport.tools.pytest_plugin", "-n", "1", "-q", "-k", "good or own")
+    workers = pytester.runpytest(*LOADED, "-n", "1", "-q", "-k", "good or own")
     assert workers.ret == 0
 
 
@@ -214,7 +216,7 @@ def test_nothing_heavy_is_imported_before_a_test_runs(pytester: pytest.Pytester)
         f"""
 import os, sys, pytest
 os.chdir({str(pytester.path)!r})
-pytest.main(["-q", "--collect-only", "-p", "maskport.tools.pytest_plugin"])
+pytest.main(["-q", "--collect-only", *{LOADED}])
 print("heavy:", {{"torch", "onnx", "onnx_ir", "onnxruntime", "numpy", "rich"}} & set(sys.modules))"""
     )
     assert "pyproject.toml::bad::masks" in heavy
@@ -225,6 +227,11 @@ def test_patterns_are_those_of_a_validation() -> None:
     from maskport.export.cases.patterns import NAMES
 
     assert PATTERNS == NAMES
+
+
+def test_it_is_an_entry_point(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"maskport": pytest_plugin.__name__}
 
 
 def test_the_plugin_offers_what_it_documents() -> None:
