@@ -309,6 +309,30 @@ def test_types_are_found_behind_operators_that_no_inference_knows() -> None:
     np.testing.assert_allclose(run(half, {"x": x})[0], run(model, {"x": x})[0], atol=0.01)
 
 
+def test_what_gives_half_precision_already_does_so_still() -> None:
+    # A power may have a float32 exponent, and the statistics of a norm are float32, in a model of half precision.
+    body = "p = Pow(x, three)\n y, m = LayerNormalization<axis = -1>(p, w)"
+    arrays = {"three": np.float32(3), "w": np.ones(4, np.float16)}
+    model = graph_of(body, "float16[B,4] x", "float16[B,4] y", arrays)
+    common.ShapeInferencePass()(model)
+    feeds = {"x": RNG.standard_normal((3, 4))}
+    before = run(model, feeds)
+    converted = to_precision(model, "float16")
+    assert kinds(converted)["half"] >= {"Pow", "LayerNormalization"}
+    np.testing.assert_allclose(run(converted, feeds)[0], before[0], atol=4e-3)
+
+
+@pytest.mark.parametrize("norm", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_the_statistics_of_a_norm_with_a_sum_stay_float32(norm: str) -> None:
+    body = f"y, m, i, t = com.microsoft.{norm}<epsilon = 0.001>(x, x, w)\n z = Relu(t)"
+    model = graph_of(body, "float[B,S,4] x", "float[B,S,4] y, float[B,S,4] z", {"w": np.ones(4, np.float32)})
+    for value in model.graph[0].outputs:
+        value.type = ir.TensorType(FLOAT)
+    converted = to_precision(model, "float16")
+    assert [value.dtype for value in converted.graph[0].outputs] == [HALF, FLOAT, FLOAT, HALF]
+    run(converted, {"x": RNG.standard_normal((2, 3, 4))})
+
+
 def test_quantized_operators_keep_float32() -> None:
     body = "q, s, z = DynamicQuantizeLinear(x)\n d = DequantizeLinear(q, s, z)\n y = MatMul(d, w)"
     model = graph_of(body, "float[B,8] x", "float[B,4] y", {"w": W})
