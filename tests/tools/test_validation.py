@@ -19,6 +19,7 @@ from maskport.tools.verdict import Check, Verdict
 from maskport.tools.verdict_table import conclusion, findings_table, verdict_table
 from rich.console import Console
 
+from .attention_graphs import FAR, attention
 from .tiny_models import IO, MEAN, tiny
 
 PATTERNS = {"ones", "right", "left", "holes", "one token", "no token"}
@@ -264,3 +265,20 @@ def test_the_table_fits_and_shows_the_failure(dropped: Verdict) -> None:
     assert shown == {name: "differs" if name in failed(dropped) else "agrees" for name in PATTERNS}
     assert lines[-1] == "candidate.onnx differs from reference.onnx."
     assert sum(line.startswith("failed") for line in lines) == 4
+
+
+def test_a_window_that_a_file_has_is_tried_past_its_end() -> None:
+    """Both are the same at every length that is tried anyway."""
+    windowed, open_ = (attention(window).SerializeToString() for window in (50, FAR))
+    verdict = validate(open_, windowed)
+    assert {case.name for case in verdict.failures if isinstance(case, Check)} == {
+        "parity/batch=2,seq=101,mask=ones",
+        "parity/batch=2,seq=101,mask=holes",
+    }
+
+
+def test_a_window_that_is_too_long_to_try_is_told() -> None:
+    windowed = attention(5000).SerializeToString()
+    found = {c.name: c for c in validate(windowed, windowed).contracts}["window/5000"]
+    assert found.status == "not run"
+    assert "a lost window would not be seen" in str(found.why)
