@@ -3,6 +3,9 @@
 cli, commands, screen          the commands, how each runs, what it shows
 spec, builtin                  SPEC: how a module is named, and the built-in ones
 validation, verdict            a candidate against a reference, and what was found
+contracts/                     what a file promises without a reference
+mutants/                       faults that are planted, and what catches them
+repro, localise                the smallest case that fails, and where two files part
 inspect, reading               the attention of a file: table, page and JSON
 mask_diff, diff                what the attention of two files differs in
 picture, mask_sample           pictures of masks and of differences, and the sizes and tensors they are drawn at
@@ -22,18 +25,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .benchmark.bench import bench
+    from .contracts import contracts_of
     from .dryrun import Trace, dryrun
     from .linting.lint import Linted, lint
     from .mask_diff import Diff, diff
     from .validation import validate
     from .verdict import Verdict
 
-__all__ = ["Diff", "Linted", "Trace", "Verdict", "bench", "diff", "dryrun", "lint", "validate"]
+__all__ = ["Diff", "Linted", "Trace", "Verdict", "bench", "contracts_of", "diff", "dryrun", "lint", "validate"]
 
 _FILES = {
     "Diff": "mask_diff",
     "diff": "mask_diff",
     "bench": "benchmark.bench",
+    "contracts_of": "contracts",
     "Trace": "dryrun",
     "dryrun": "dryrun",
     "Linted": "linting.lint",

@@ -62,7 +62,7 @@ def validate_command(
     # At small sizes some patterns are the same, and run once.
     with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
         compared = validate(
-            session,
+            candidate,
             reference,
             examples,
             quick=quick,

@@ -15,6 +15,7 @@ from ..export.cases.layout import Layout
 from ..export.cases.parity import TOLERANCES, Tolerance, differences, tolerance_of
 from ..export.cases.patterns import NAMES
 from ..export.cases.rows import VALID
+from ..export.errors import ExportError
 from ..models.masks import Mask
 from ..runtime import MaskportError, ModelError, Session
 from .errors import Refused, ToolError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[[Mapping[str, np.ndarray]], Arrays]
+File = str | os.PathLike | bytes
 
 # Roles of inputs that say which tokens are attended.
 SELECT = ("mask", "packing")
@@ -162,10 +164,27 @@ def _compare(
         if on_case is not None:
             on_case(case)
         validation.compare(case)
-    if on_failure is not None and validation.failing is not None:
+    where: list[Contract] = []
+    if validation.failing is not None:
         run = functools.partial(_run_file, session)
-        on_failure(Failing(validation.failing, layout, masks, run, reference))
-    return validation.verdict((contract, *too_long))
+        if on_failure is not None:
+            on_failure(Failing(validation.failing, layout, masks, run, reference))
+        if isinstance(candidate, File) and isinstance(against, File):
+            where = _first_difference(candidate, against, validation.failing)
+    return validation.verdict((contract, *where, *too_long))
+
+
+def _first_difference(candidate: File, reference: File, case: Case) -> list[Contract]:
+    """Return where two files part, if it can be told."""
+    from ..export.check.backend import BackendError
+    from .localise import first_apart
+
+    try:
+        told = first_apart(candidate, reference, case.inputs)
+    except (BackendError, ExportError):
+        # One of them can't be run node by node.
+        return []
+    return [Contract("first-difference", FAILED, why=f"{told}, at {case.name}")] if told else []
 
 
 def _windows(model: str | os.PathLike[str] | bytes) -> list[tuple[int, str]]:
