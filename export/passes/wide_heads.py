@@ -47,6 +47,9 @@ class WideHeadsPass(InPlacePass):
         """Fuse in place; the model is modified if any head was widened in its weights."""
         graph = model.graph
         padded: dict[tuple[ir.Value, int], ir.Value] = {}
+        for node in list(graph):
+            if node.op_type == "Split" and any(_is_widened(part) for part in node.outputs):
+                _take_apart(graph, node)
         found = [widening for node in list(graph) if (widening := _widening(node)) is not None]
         # Values that end in zeros: how many of how much each head has.
         tails = {w.result: w for w in found if w.row is not None and not w.row.any()}
@@ -59,6 +62,40 @@ class WideHeadsPass(InPlacePass):
         if found:
             graph.sort()
         return PassResult(model, modified=bool(found))
+
+
+def _is_widened(part: ir.Value) -> bool:
+    """Whether heads of a part of a projection are joined with something."""
+    reshapes = [node for node in part.consumers() if node.domain == "" and node.op_type == "Reshape"]
+    return any(only_user(reshape.outputs[0], "Concat") is not None for reshape in reshapes)
+
+
+def _take_apart(graph: ir.Graph, split: ir.Node) -> None:
+    """Write a projection that is split as one for each part; those that are used alike are merged again later."""
+    whole = split.inputs[0]
+    projection = None if whole is None else _projection(whole)
+    if projection is None or whole is None or whole.shape is None or len(whole.uses()) != 1:
+        return
+    if split.domain != "" or split.attributes.get_int("axis", 0) not in (-1, len(whole.shape) - 1):
+        return
+    widths = [part.shape[-1] if part.shape else None for part in split.outputs]
+    known = [width for width in widths if isinstance(width, int)]
+    if len(known) != len(widths) or sum(known) != projection.width:
+        return
+    first, x, start = projection.nodes[0], projection.nodes[0].inputs[0], 0
+    assert x is not None
+    build, weights, biases = Builder(), projection.weights(), projection.biases()
+    for number, (part, width) in enumerate(zip(split.outputs, known, strict=True)):
+        name, columns = f"{projection.weight.name}.{number}", slice(start, start + width)
+        made = build.op("MatMul", x, initializer(graph, name, np.ascontiguousarray(weights[:, columns])))
+        if projection.bias is not None:
+            like(made, part)
+            made = build.op("Add", made, initializer(graph, f"{name}.bias", biases[columns]))
+        take_over(part, like(made, part))
+        start += width
+    for node in build.nodes:
+        node.metadata_props.update(first.metadata_props)
+    graph.insert_before(split, build.nodes)
 
 
 def _widening(concat: ir.Node) -> _Widening | None:

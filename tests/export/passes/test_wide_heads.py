@@ -49,6 +49,21 @@ def test_a_length_that_is_asked_of_the_projection_stays_and_no_circle_is_made() 
     assert left.count("MatMul") == 1
 
 
+def test_parts_of_a_projection_are_widened_one_by_one() -> None:
+    body = (
+        "n = MatMul(x, w)\n t = Add(n, b)\n p, q = Split<axis = -1>(t, parts)\n "
+        + LENGTHS.replace("two", "once")
+        + "more = Expand(row, k)\n h = Reshape(p, heads)\n j = Concat<axis = -1>(h, more)\n y = Reshape(j, side)\n"
+        "z = Exp(q)"
+    )
+    changed = {"parts": np.array([4, 4], INT), "once": np.array([1, 2], INT), "heads": np.array([0, 0, 1, 4], INT)}
+    changed["side"] = np.array([0, 0, 6], INT)
+    text = f"(float[B, S, 6] x) => (float[B, S, 6] y, float[B, S, 4] z) {{ {body} }}"
+    left = fused(WideHeadsPass(), model_of(text, **{**CONSTANTS, **changed}), {"x": FEEDS["x"]})
+    assert left.count("MatMul") == 2
+    assert not {"Split", "Concat"} & set(left)
+
+
 ATTENDED = (
     "h = Reshape(p, heads)\n j = Concat<axis = -1>(h, more)\n v = Reshape(j, whole)\n"
     "a = Attention<q_num_heads = 2, kv_num_heads = 2>(v, v, v)\n g = Reshape(a, wide)\n"
