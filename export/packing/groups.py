@@ -191,9 +191,7 @@ def _with_channel(
 def _narrowed(b: Builder, value: ir.Value, wide: Site, kept: int) -> ir.Value:
     """Return the first elements of each head: [T, H * kept]."""
     heads = b.op("Reshape", value, b.ints(-1, wide.q_heads, wide.v_head_size))
-    return b.op(
-        "Reshape", b.op("Slice", heads, b.ints(0), b.ints(kept), b.ints(2)), b.ints(-1, wide.q_heads * kept)
-    )
+    return b.op("Reshape", b.op("Slice", heads, b.ints(0), b.ints(kept), b.ints(2)), b.ints(-1, wide.q_heads * kept))
 
 
 def _numbers(b: Builder, groups: Groups) -> ir.Value:
