@@ -12,6 +12,7 @@ from maskport.tools.mutants import SelfTest, self_test
 from maskport.tools.mutants.mutations import MUTATIONS
 from maskport.tools.mutants.plant import Ground
 
+from ...export.symbolic.attention_text import attention as dense
 from ..contracts.layers import layers
 from ..tiny_models import tiny
 
@@ -29,13 +30,10 @@ def planted(name: str, *windows: int) -> ir.Model | None:
 
 
 def run(model: ir.Model) -> np.ndarray:
-    import onnxruntime as ort
-
-    session = ort.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     mask = np.ones((2, 11), np.int64)
     mask[1, :4] = 0
-    return session.run(None, {"x0": rng.standard_normal((2, 11, 8)).astype("f"), "attention_mask": mask})[0]
+    return outputs(model, {"x0": rng.standard_normal((2, 11, 8)).astype("f"), "attention_mask": mask})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ def test_a_fault_of_the_mask_is_read_back_as_what_it_is(name: str, windows: tupl
 def test_an_attention_written_anew_without_a_fault_is_what_it_was() -> None:
     made = ground(3).plant(lambda planted: planted)
     assert made is not None
-    assert np.abs(run(made[0])[0] - run(ir.from_proto(layers(None, 3)))[0]).max() < 1e-6
+    assert np.abs(run(made[0]) - run(ir.from_proto(layers(None, 3)))).max() < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -138,3 +136,39 @@ def test_a_model_without_attention_is_refused() -> None:
 def test_a_model_that_breaks_its_own_contracts_is_refused() -> None:
     with pytest.raises(ToolError, match="the untouched file fails its own contracts: "):
         self_test(layers("weak fill").SerializeToString())
+
+
+def test_a_mask_of_each_head_is_read_from_the_first() -> None:
+    model = ir.from_proto(dense("c = Identity(m)", "bool[B,4,S,S] m"))
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == "mask of head 0 for every head")
+    made = next(Ground.each(model)).plant(mutation.change, mutation.rewrite)
+    assert made is not None
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal((2, 4, 5, 8)).astype("f") for name in "qkv"}
+    mask = (rng.random((2, 4, 5, 5)) < 0.5) | np.eye(5, dtype=bool)
+    wrong = outputs(made[0], {**inputs, "m": mask})
+    right = outputs(model, {**inputs, "m": np.broadcast_to(mask[:, :1], mask.shape)})
+    assert np.abs(wrong - right).max() < 1e-6
+    assert np.abs(wrong - outputs(model, {**inputs, "m": mask})).max() > 0.1
+
+
+def test_a_bias_that_masks_is_a_bias_alone_when_the_mask_is_dropped() -> None:
+    """It holds the fill of the mask, too: without the mask it would go on hiding keys."""
+    body = "zero4 = Where(m, bias, low)\n masked = Add(s, zero4)"
+    model = ir.from_proto(dense(body, "bool[B,1,S,S] m, float[1,4,S,S] bias"))
+    dropped = next(Ground.each(model)).plant(MUTATIONS[0].change)
+    assert dropped is not None
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal((2, 4, 5, 8)).astype("f") for name in "qkv"}
+    inputs |= {"bias": rng.standard_normal((1, 4, 5, 5)).astype("f"), "m": np.tril(np.ones((2, 1, 5, 5), bool))}
+    attended = outputs(dropped[0], inputs)
+    hidden = inputs["m"] == 0
+    open_ = {**inputs, "m": np.ones_like(hidden), "bias": np.where(hidden[:1], 0, inputs["bias"]).astype("f")}
+    assert np.abs(attended - outputs(model, open_)).max() < 1e-5
+
+
+def outputs(model: ir.Model, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    import onnxruntime as ort
+
+    session = ort.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)[0]
