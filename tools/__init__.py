@@ -12,6 +12,7 @@ picture, mask_sample           pictures of masks and of differences, and the siz
 inputs, files                  what a command reads, draws and writes
 run, export_report, tables     results as tables that fit 80 columns
 lint_command, linting/         known faults of masks in a file, and what each means
+pytest_plugin, pytest_models   assertions on files, and tests of the models that a project lists
 project_settings               what a project's pyproject.toml says
 benchmark/                     a model beside what others make of it
 dryrun/                        the CUDA kernels that a model launches, without a GPU

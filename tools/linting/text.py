@@ -13,32 +13,36 @@ from .rule import LEVELS, Finding, Rule
 
 __all__ = ["print_explained", "print_findings"]
 
+LONGEST = 300
+MOST_PLACES = 3
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def print_findings(screen: Screen, linted: Linted) -> None:
     """Print the findings of a file by rule, and how many there are."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    rules: dict[str, list[Finding]] = {}
     for finding in linted.findings:
-        groups.setdefault((finding.rule.code, finding.message), []).append(finding)
-    last = None
-    for (code, message), findings in groups.items():
+        rules.setdefault(finding.rule.code, []).append(finding)
+    for code, findings in rules.items():
         rule = findings[0].rule
-        if code != last:
-            screen.out.print(f"[{STYLES[rule.level]}]{code} {rule.name}[/]  {rule.level}", soft_wrap=True)
-        last = code
-        screen.out.print(f"  {escape(message)}", soft_wrap=True)
-        names = list(dict.fromkeys(shown(where) for f in findings if (where := f.site or f.node) is not None))
-        sources = list(dict.fromkeys(f"{f.source[0]}:{f.source[1]}" for f in findings if f.source is not None))
-        for places in ([name for name, _ in joined(names)], sources):
-            if places:
-                more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-                screen.out.print(f"    [dim]{escape(', '.join(places[:3]))}{more}[/]", soft_wrap=True)
+        screen.out.print(f"[{STYLES[rule.level]}]{code} {rule.name}[/]  {rule.level}", soft_wrap=True)
+        for message, places in joined(shown(finding.message, LONGEST) for finding in findings):
+            screen.out.print(f"  {escape(message)}", soft_wrap=True)
+            _print_places(screen, [findings[place] for place in places])
     for code, why in linted.not_run.items():
         screen.out.print(f"[yellow]not run[/]  {code}: {escape(why)}", soft_wrap=True)
     if linted.findings or linted.not_run:
         screen.out.print()
     screen.out.print(_conclusion(linted), soft_wrap=True)
+
+
+def _print_places(screen: Screen, findings: list[Finding]) -> None:
+    names = list(dict.fromkeys(shown(where) for f in findings if (where := f.site or f.node) is not None))
+    sources = list(dict.fromkeys(f"{f.source[0]}:{f.source[1]}" for f in findings if f.source is not None))
+    for places in ([name for name, _ in joined(names)], sources):
+        if places:
+            more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+            screen.out.print(f"    [dim]{escape(', '.join(places[:MOST_PLACES]))}{more}[/]", soft_wrap=True)
 
 
 def _conclusion(linted: Linted) -> str:
