@@ -816,8 +816,10 @@ def shape_rule(node: ir.Node) -> ShapeRule | None:
     return SHAPES.get(node.op_type) if is_standard(node) else None
 
 
-def _embedded_shape(x: Reader, node: ir.Node, _: ir.Value) -> Index:
-    """Token ids [B, S] and a table of words [V, E] give [B, S, E]."""
+def _embedded_shape(x: Reader, node: ir.Node, value: ir.Value) -> Index:
+    """Token ids [B, S] and a table of words [V, E] give [B, S, E], and the number of tokens of each row [B]."""
+    if value is node.outputs[1]:
+        return x.shape(_input(node, 0))[:1]
     return (*x.shape(_input(node, 0)), x.shape(_input(node, 2))[1])
 
 

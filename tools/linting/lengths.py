@@ -21,6 +21,9 @@ ELEMENTWISE = {
     *("Or", "Pow", "Sub", "Where", "Xor"),
 }
 
+# What takes a part of a constant.
+CUTS = ("Gather", "GatherND", "Slice")
+
 
 def _baked_lengths(x: Subject) -> Iterator[Found]:
     return (found for of_batch, found in _baked(x) if not of_batch)
@@ -139,29 +142,29 @@ def _joined(names: set[str]) -> str:
 
 
 def _limited(x: Subject) -> Iterator[Found]:
-    conflicts = {found.node for _, found in _baked(x)}
     told: set[ir.Value] = set()
     for site, report in x.sites:
         waiting, seen = list(site.mask_values), set(site.mask_values)
         while waiting:
             value = waiting.pop()
             node = value.producer()
-            tensor = constant_of(value)
-            if tensor is not None:
-                shape = tensor.shape.numpy()
-                users = set(value.consumers())
-                if len(shape) >= 2 and shape[-1] == shape[-2] > 1 and value not in told and not users & conflicts:
-                    told.add(value)
-                    yield Found(
-                        f"the mask is cut from {value.name}, which has {shape[-1]} rows: longer inputs fail",
-                        next(iter(users), None),
-                        report.name,
-                    )
-            elif node is not None and node.op_type not in SIZES:
-                for operand in node.inputs:
-                    if operand is not None and operand not in seen:
-                        seen.add(operand)
-                        waiting.append(operand)
+            if node is None or node.op_type in SIZES:
+                continue
+            for place, operand in enumerate(node.inputs):
+                if operand is None or operand in seen:
+                    continue
+                tensor = constant_of(operand)
+                shape = () if tensor is None else tensor.shape.numpy()
+                if place == 0 and node.op_type in CUTS and len(shape) >= 2 and shape[-1] == shape[-2] > 1:
+                    if operand not in told:
+                        yield Found(
+                            f"the mask is cut from {operand.name}, which has {shape[-1]} rows: longer inputs fail",
+                            node,
+                            report.name,
+                        )
+                    told.add(operand)
+                seen.add(operand)
+                waiting.append(operand)
 
 
 def _fixed(x: Subject) -> Iterator[Found]:

@@ -28,6 +28,7 @@ LENGTHS = {
 }
 # How the first axis is called where it is the batch.
 BATCH = re.compile(r"b|n|\w*batch\w*", re.IGNORECASE)
+EMBEDDED_MASK = 7
 # What may stand between a mask and the number of its ones.
 COUNTED = ("Add", "Cast", "Clip", "Concat", "Identity", "Max", "Min", "Reshape", "Squeeze", "Sub", "Unsqueeze")
 
@@ -119,10 +120,16 @@ def _counted(value: ir.Value) -> Iterator[ir.Value]:
     """Yield the masks whose sum along the keys a value holds."""
     waiting, seen = [value], set()
     while waiting:
-        node = waiting.pop().producer()
-        if node is None or node in seen or node.domain != "":
+        current = waiting.pop()
+        node = current.producer()
+        if node is None or node in seen:
             continue
         seen.add(node)
+        if node.op_type == "EmbedLayerNormalization" and current is not node.outputs[0]:
+            # ONNX Runtime's fusion of BERT counts there.
+            yield from (mask for mask in node.inputs[EMBEDDED_MASK : EMBEDDED_MASK + 1] if mask is not None)
+        if node.domain != "":
+            continue
         operands = [operand for operand in node.inputs if operand is not None]
         if node.op_type == "ReduceSum":
             yield operands[0]

@@ -133,6 +133,11 @@ POSITIONS = (
     "c = GreaterOrEqual(column, row)",
 )
 SQUARE = "square5 = Constant<value=bool[5,5] {1,0,0,0,0, 1,1,0,0,0, 1,1,1,0,0, 1,1,1,1,0, 1,1,1,1,1}>()"
+WEIGHT = """square8 = Constant<value=float[2,2] {1,0,0,1}>()
+ sums = ReduceSum<keepdims=1>(square8)
+ far = Less(keys, queries)
+ near = Cast<to=1>(far)
+ bias = Mul(near, sums)"""
 CUT = "cut = Slice(square5, start, end, both)"
 ENDS = (
     "start = Constant<value_ints=[0,0]>()\n end = Concat<axis=0>(length, length)\n both = Constant<value_ints=[0,1]>()"
@@ -146,6 +151,12 @@ NORM = "g (float16[B,4] x, {}[4] scale) => ({}[B,4] y) {{ y = RMSNormalization(x
 SEQUENCE_FIRST = """g (float[batch,seq,8] x) => (float[C,D,8] y) {
   q = Transpose<perm=[1,0,2]>(x)  kt = Transpose<perm=[1,2,0]>(x)  s = MatMul(q, kt)
   w = Softmax<axis=-1>(s)  y = MatMul(w, q) }"""
+EMBEDDED = """g (int32[B,S] input_ids, int32[B,S] types, int32[B,S] attention_mask, float[9,8] word,
+  float[9,8] position,
+  float[2,8] segment, float[8] gamma, float[8] beta, float[8,24] w, float[24] b) => (float[B,S,8] y) {
+  x, n = com.microsoft.EmbedLayerNormalization(
+    input_ids, types, word, position, segment, gamma, beta, attention_mask)
+  y = com.microsoft.Attention<num_heads=2>(x, w, b, n) }"""
 FIRST_ROWS = """g (float[batch,seq,4] x, int64[2,1] rows) => (float[C,D,4] y) {
   two = Constant<value=int64[2,1] {0,1}>()  turned = Transpose<perm=[1,0,2]>(x)  y = GatherND(x, two) }"""
 HALF = """g (float16[B,4,S,8] q, float16[B,4,8,S] kt, float16[B,4,S,8] v, int64[B,S] m) => (float16[B,4,S,8] y) {{
@@ -225,6 +236,7 @@ CASES: dict[str, Cases] = {
         {
             "lengths of GroupQueryAttention": operator(GQA, MASK, *LENGTHS),
             "lengths of MultiHeadAttention": operator(MHA, MASK, COUNT, "n = Cast<to=6>(n64)"),
+            "lengths of a fused embedding": lambda: graph(EMBEDDED),
             "lengths of ai.onnx Attention": operator(ONNX.format("", ", , , , n64"), MASK, COUNT),
         },
         {
@@ -298,7 +310,11 @@ CASES: dict[str, Cases] = {
     ),
     "MP203": Cases(
         {"a mask that is cut": body(SQUARE, ENDS, CUT, "masked = Where(cut, s, low)", inputs="")},
-        {"positions": CAUSAL_ONLY, "a mask of five": body(SQUARE, "masked = Where(square5, s, low)", inputs="")},
+        {
+            "positions": CAUSAL_ONLY,
+            "a weight": body(WEIGHT, "masked = Add(s, bias)", inputs=""),
+            "a mask of five": body(SQUARE, "masked = Where(square5, s, low)", inputs=""),
+        },
     ),
     "MP204": Cases({"all sizes": fixed(PADDED)}, {"free sizes": PADDED}),
     "MP301": Cases(
