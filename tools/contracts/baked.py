@@ -37,7 +37,7 @@ def baked_sizes(model: ir.Model) -> Contract | None:
 def _runs(session: Session, batch: int, length: int) -> bool:
     shapes = {}
     for declared in session.inputs:
-        wanted = (batch, *[length] * (len(declared.shape) - 1))
+        wanted = (batch, *[length] * (len(declared.shape) - 1))[: len(declared.shape)]
         shapes[declared.name] = tuple(
             dim if isinstance(dim, int) else size for dim, size in zip(declared.shape, wanted, strict=True)
         )

@@ -109,4 +109,5 @@ def _valid(subject: Subject, case: Case, name: str, array: np.ndarray) -> np.nda
 
 def cut(array: np.ndarray, axes: tuple[Label, ...], lengths: Mapping[Any, int]) -> np.ndarray:
     """Return the first tokens of an array."""
-    return array[tuple(slice(lengths.get(label)) for label in axes)]
+    # Of no axes at all numpy makes a number.
+    return np.asarray(array[tuple(slice(lengths.get(label)) for label in axes)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...export.cases.layout import Label, Layout
 from ...export.inspector import Report
@@ -27,6 +27,8 @@ class Claim:
         Labels of the token axes that they lie on; None where it isn't known.
     empty_rows
         What a row without keys gives: ``zero``, ``mean``, ``nan`` or ``unknown``.
+    known
+        Whether its queries do attend what the mask lets them; else nobody knows what is attended.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Claim:
     queries: Label
     keys: Label
     empty_rows: str = "unknown"
+    known: bool = True
 
 
 def _conjuncts(mask: Mask, *kinds: str) -> Mask:
@@ -89,7 +92,7 @@ def claims_of(report: Report, sites: Sequence[Site], layout: Layout) -> list[Cla
     if not claims:
         open_.append("the model")
     pairs = list(itertools.product(layout.tokens, repeat=2))
-    return claims + [Claim(name, Full(), queries, keys) for name in open_ for queries, keys in pairs]
+    return claims + [Claim(name, Full(), queries, keys, known=False) for name in open_ for queries, keys in pairs]
 
 
 def with_inputs(claims: Sequence[Claim], layout: Layout) -> list[Claim]:
@@ -97,9 +100,7 @@ def with_inputs(claims: Sequence[Claim], layout: Layout) -> list[Claim]:
     declared = list(claims)
     for name, label in layout.masks.items():
         padding = KeyPadding(name, pad=layout.inputs[name].pad or 0)
-        declared = [
-            Claim(c.name, c.mask & padding, c.queries, c.keys, c.empty_rows) if c.keys == label else c for c in declared
-        ]
+        declared = [replace(c, mask=c.mask & padding) if c.keys == label else c for c in declared]
     return declared
 
 

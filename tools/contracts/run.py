@@ -9,7 +9,7 @@ from ...export.inspector import InspectError, load_model
 from ...models.masks import Mask
 from ...runtime import MaskportError
 from ..errors import ToolError
-from ..verdict import NOT_RUN, Contract, Verdict
+from ..verdict import FAILED, NOT_RUN, Contract, Verdict
 from .baked import baked_sizes
 from .batch import batch_invariance
 from .claim import Claim, with_inputs
@@ -18,6 +18,7 @@ from .expected import as_expected, declared, parse_expected
 from .inputs import inputs_matter
 from .lengths import lengths_free
 from .prefix import prefix
+from .repeatable import repeatable
 from .subject import Model, Subject
 from .token_contracts import PATTERNS, QUICK, TokenContracts
 
@@ -99,6 +100,11 @@ def _baked(model: Model) -> Contract | None:
 def contracts_of_claims(subject: Subject, claims: Sequence[Claim], quick: bool = False) -> Iterator[Contract]:
     """Hold a file to given claims, one contract after the other."""
     subject = subject.promised(with_inputs(claims, subject.layout))
+    same = repeatable(subject)
+    yield same
+    if same.status == FAILED:
+        # Nothing that moves can be told from what moves by itself.
+        return
     yield from empty_rows(subject)
     yield from TokenContracts(subject, QUICK if quick else PATTERNS).run()
     yield batch_invariance(subject)

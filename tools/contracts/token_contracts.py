@@ -95,6 +95,8 @@ class TokenContracts:
         if subject.layout.masks:
             self._padding(case, before)
         reaches = {name: reach(subject, case, before, part) for name, part in FAMILIES.items()}
+        known = subject.promised([claim for claim in subject.claims if claim.known])
+        reaches[MATTER] = reach(known, case, before, FAMILIES["mask"])
         for label in subject.layout.tokens:
             for place in places:
                 if place < case.sizes[label]:
@@ -117,7 +119,7 @@ class TokenContracts:
             for rows in self.subject.layout.tokens:
                 valid = case.rows.real[rows] & case.rows.has_key[rows] & changed[:, None]
                 others = valid & ~where if rows == label else valid
-                may |= (others & reaches["mask"][rows, label][..., place]).any(axis=1)
+                may |= (others & reaches[MATTER][rows, label][..., place]).any(axis=1)
                 for name, apart in moved(self.subject, rows, before, after).items():
                     if rows == label:
                         self.edges.note(apart, valid, place)

@@ -41,6 +41,7 @@ def test_a_right_model_keeps_its_contracts(right: Verdict) -> None:
     assert {name for name, found in status(right).items() if found == "ok"} == {
         "expected-mask/layers.0.self_attn",
         "expected-mask/layers.1.self_attn",
+        "repeatable",
         "finite-rows",
         "empty-rows",
         "padding-invariance",
