@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from ...export.tracing.traces import FRAME, TRACE_KEY
+from ..errors import ToolError
 from .rule import Finding, Found, Rule
 from .selection import Selection
 from .subject import Subject
@@ -76,7 +77,7 @@ def lint(
     InspectError
         If it is no ONNX model.
     ToolError
-        If no rule has such a code, or the file's own metadata is damaged.
+        If no rule has such a code, a node is malformed, or the file's own metadata is damaged.
 
     Examples
     --------
@@ -95,6 +96,12 @@ def lint(
         except ModuleNotFoundError as error:
             not_run[rule.code] = f"it needs {error.name}, which is not installed"
             continue
+        except Exception as error:
+            # A graph that no rule was written for is not passed.
+            raise ToolError(
+                f"{subject.name} can't be linted: {rule.code} fails at it ({type(error).__name__} {error}); see "
+                f"whether onnx.checker finds it valid, or leave the rule out with --ignore {rule.code}"
+            ) from error
         found.sort(key=lambda one: -1 if one.node is None else places.get(one.node, -1))
         findings += [_finding(rule, one) for one in found]
     return Linted(subject.name, tuple(findings), not_run)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from ...export.check.checked import ASSUMES_KEY, CERTIFICATE_KEY
@@ -40,12 +41,18 @@ class Subject:
         The file's name.
     attention : Attention
         What was read of it.
+
+    Raises
+    ------
+    ToolError
+        If a node has fewer or more inputs than its operator takes: nothing that is said of such a graph holds.
     """
 
     def __init__(self, model: Any) -> None:
         self.model, self.name = load_model(model)
         self.path = Path(model) if isinstance(model, str | Path) else None
         self.metadata = dict(self.model.metadata_props)
+        _check_inputs(self.model, self.name)
         self.attention: Attention = find_claimed(self.model, self.name, check=False)
 
     @property
@@ -119,6 +126,17 @@ class Subject:
             return dict(json.loads(self.metadata.get(key, "{}")))
         except (ValueError, TypeError) as error:
             raise ToolError(f"{self.name} says nothing readable in its {key}: {error}; make the file again") from error
+
+
+def _check_inputs(model: ir.Model, name: str) -> None:
+    for node in model.graph.all_nodes():
+        version = model.opset_imports.get(node.domain, 1)
+        if node.domain or not onnx.defs.has(node.op_type, version):
+            continue
+        schema = onnx.defs.get_schema(node.op_type, version)
+        if not schema.min_input <= len(node.inputs) <= schema.max_input:
+            of = f"{node.name or node.outputs[0].name} ({node.op_type})"
+            raise ToolError(f"{name} is no valid model: {of} has {len(node.inputs)} inputs; onnx.checker tells more")
 
 
 def producers(values: Iterable[ir.Value]) -> set[ir.Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -18,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from ...test_house import python
 from ..attention_graphs import attention
-from .faulty import CASES, body, traced
+from .faulty import CASES, body, graph, traced
 
 FAULTY = CASES["MP302"].faulty["chosen"]
 
@@ -191,3 +192,39 @@ def test_a_name_of_the_graph_can_not_break_an_annotation() -> None:
     lines = run("named.onnx", "--format", "github", "--select", "MP101").stdout.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("::error file=named.onnx,title=MP101 multiplied-mask::")
+
+
+MALFORMED = ["Mul(q)", "Gather(q)", "Reshape(q)", "RMSNormalization(q)", "Add(q, q, q)"]
+
+
+@pytest.mark.parametrize("node", MALFORMED)
+def test_a_malformed_node_is_an_error_and_no_pass(node: str) -> None:
+    onnx.save(graph(f"g (float[B,S] q) => (float[B,S] y) {{ z = {node} y = Softmax(z) }}"), "malformed.onnx")
+    done = run("malformed.onnx", "--select", "MP3")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"maskport: malformed.onnx is no valid model: z \(\w+\) has [13] inputs; onnx.checker tells more\n", done.stderr
+    )
+
+
+def test_a_rule_that_fails_is_an_error_and_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(x: object) -> list[object]:
+        raise KeyError("axis")
+
+    monkeypatch.setitem(RULES, "MP101", replace(RULES["MP101"], find=fails))
+    with pytest.raises(ToolError, match=r"can't be linted: MP101 fails at it \(KeyError 'axis'\)"):
+        lint("clean.onnx")
+
+
+ODD = {
+    "no inputs": "g () => (float[1] y) { y = Constant<value_floats=[1.0]>() }",
+    "no shapes": "g (float x, float[] z) => (float[] y) { y = Add(x, z) }",
+    "strings": "g (string[B] x) => (string[B] y) { y = Identity(x) }",
+    "branches": "g (float[B] x, bool c, float[B] attention_mask) => (float[B] y) { y = If(c) <then_branch = "
+    "a () => (float[B] o) { o = Identity(x) }, else_branch = b () => (float[B] p) { p = Neg(attention_mask) }> }",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_odd_models_are_looked_at(text: str) -> None:
+    assert lint(graph(text)).findings == ()
