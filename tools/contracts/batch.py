@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,10 @@ from .subject import Arrays, Subject
 from .tokens import difference, redrawn
 
 SIZE = Size(3, 17, 11)
+PATTERNS = ("ones", "right", "left")
 
 
-def batch_invariance(subject: Subject) -> Contract:
+def batch_invariance(subject: Subject, patterns: Sequence[str] = PATTERNS) -> Contract:
     """Change one row and look at the others; run each row alone, and without its padding on the right."""
     layout = subject.layout
     free = isinstance(layout.batch, str)
@@ -28,7 +29,7 @@ def batch_invariance(subject: Subject) -> Contract:
     finding = Finding("batch-invariance", nothing)
     if not free or subject.batch < 2:
         return finding.contract()
-    for pattern in ("ones", "right", "left") if layout.masks else ("ones",):
+    for pattern in patterns if layout.masks else ("ones",):
         case = subject.draw(SIZE, pattern)
         if case is None:
             continue

@@ -11,6 +11,7 @@ from ...runtime import MaskportError
 from ..errors import ToolError
 from ..verdict import FAILED, NOT_RUN, Contract, Verdict
 from .baked import baked_sizes
+from .batch import PATTERNS as BATCH_PATTERNS
 from .batch import batch_invariance
 from .claim import Claim, with_inputs
 from .empty_rows import empty_rows
@@ -20,7 +21,8 @@ from .lengths import lengths_free
 from .prefix import prefix
 from .repeatable import repeatable
 from .subject import Model, Subject
-from .token_contracts import PATTERNS, QUICK, TokenContracts
+from .token_contracts import PATTERNS as TOKEN_PATTERNS
+from .token_contracts import QUICK, TokenContracts
 
 
 def contracts_of(
@@ -106,8 +108,9 @@ def contracts_of_claims(subject: Subject, claims: Sequence[Claim], quick: bool =
         # Nothing that moves can be told from what moves by itself.
         return
     yield from empty_rows(subject)
-    yield from TokenContracts(subject, QUICK if quick else PATTERNS).run()
-    yield batch_invariance(subject)
+    patterns = (QUICK, ("right",)) if quick else (TOKEN_PATTERNS, BATCH_PATTERNS)
+    yield from TokenContracts(subject, patterns[0]).run()
+    yield batch_invariance(subject, patterns[1])
     yield prefix(subject)
     yield from inputs_matter(subject)
     yield lengths_free(subject)

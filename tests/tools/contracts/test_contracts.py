@@ -214,3 +214,10 @@ def test_a_token_that_nothing_changes_is_not_counted() -> None:
     assert status(verdict)["mask"] == "not run"
     assert status(verdict)["tokens-matter"] == "not run"
     assert np.isfinite(named(verdict, "finite-rows").value or 0)
+
+
+def test_quick_tries_fewer_paddings_and_sees_the_same_faults() -> None:
+    assert contracts_of(layers().SerializeToString(), quick=True).ok
+    for fault in ("mask dropped", "left padding taken for right", "padding of row 0"):
+        verdict = contracts_of(layers(fault).SerializeToString(), EXPECTED, quick=True)
+        assert named(verdict, "padding-invariance").status == "failed"
