@@ -23,6 +23,16 @@ from .token_models import (
 POOLED = f"float[B,{WIDTH}] y"
 TARGETS = pytest.mark.parametrize("target", ["cpu", "cuda"])
 CAUSAL = "c2 = Unsqueeze(causal, a0)\n c3 = Unsqueeze(c2, a0)\n both = And(c3, padded)\n" + attend("h", "o", "both")
+NEAR = (
+    "i2 = Constant<value_int=2>()\n near = LessOrEqual(distance, i2)\n nc = And(near, causal)\n"
+    + "n2 = Unsqueeze(nc, a0)\n n3 = Unsqueeze(n2, a0)\n both = And(n3, padded)\n"
+    + attend("h", "o", "both")
+)
+LINKED = (
+    "c2 = Unsqueeze(causal, a0)\n c3 = Unsqueeze(c2, a0)\n gb = Cast<to=9>(g)\n g1 = Unsqueeze(gb, a1)\n"
+    + "cg = And(c3, g1)\n both = And(cg, padded)\n"
+    + attend("h", "o", "both")
+)
 FIRST = "y = Gather<axis=1>(o, i0)"
 LAST = "at = Constant<value_int=-1>()\n y = Gather<axis=1>(o, at)"
 MEAN = """
@@ -43,13 +53,17 @@ def test_rows_of_padding_are_zero_in_every_output(target: str) -> None:
 
 
 @TARGETS
-@pytest.mark.parametrize(("body", "attention"), [(FIRST, None), (FIRST, CAUSAL), (LAST, None), (LAST, CAUSAL)])
+@pytest.mark.parametrize(
+    ("body", "attention"),
+    [(FIRST, None), (FIRST, CAUSAL), (FIRST, NEAR), (FIRST, LINKED), (LAST, None), (LAST, CAUSAL)],
+)
 def test_a_place_that_is_picked_may_be_padding(body: str, attention: str | None, target: str) -> None:
     """The first token of a row that is padded on the left, say: its query attends the real keys."""
-    source = model(body, attention=attention, outputs=POOLED)
+    inputs = "int64[B,S,S] g" if attention == LINKED else ""
+    source = model(body, attention=attention, inputs=inputs, outputs=POOLED)
     result = made_by(source, target)
     # On CUDA causal rows have no place for a token that is no key.
-    assert (why_not(result) == "") is (target == "cpu" or attention is None)
+    assert (why_not(result) == "") is (target == "cpu" or attention != CAUSAL)
     before, after = runner(ir.from_proto(source)), runner(result.model)
     for batch, length in SIZES:
         for pattern in PATTERNS:
@@ -57,6 +71,10 @@ def test_a_place_that_is_picked_may_be_padding(body: str, attention: str | None,
             dense = np.broadcast_to(given["m"][:, None, :] != 0, (batch, length, length))
             if attention is not None:
                 dense = dense & np.tri(length, dtype=bool)
+            if attention == NEAR:
+                dense = dense & ~np.tri(length, k=-3, dtype=bool)
+            if attention == LINKED:
+                dense = dense & (given["g"] != 0)
             has_key = dense.any(-1)[:, 0 if body == FIRST else -1]
             agree_on(has_key, before(given)["y"], after(given)["y"], what=f"{batch}, {length}, {pattern}")
 
