@@ -263,6 +263,9 @@ def _add_claims(
     for name, nodes in computing.items():
         claimed = claims[name]
         attention = [node for node in nodes if node in reports or node in reasons]
+        if any(reasons[node].fault for node in attention if node in reasons):
+            # It was read far enough to know that it is wrong, whatever is claimed.
+            continue
         note = CLAIMED
         # What is nested is run on some rows of a batch, and is not read.
         nested = any(node.graph is not model.graph for node in nodes)

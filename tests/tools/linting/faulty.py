@@ -67,12 +67,12 @@ def traced(text: str) -> Make:
     return made
 
 
-def claimed(mask: object) -> Make:
-    """Make a file whose attention is `padding(m)`, and that claims another mask for it."""
+def claimed(mask: object, make: Make | None = None) -> Make:
+    """Make a file whose attention is `padding(m)`, or what is made, and that claims another mask for it."""
 
     def made() -> onnx.ModelProto:
-        model = ir.from_proto(PADDED())
-        (site,) = inspect(model).sites
+        model = ir.from_proto((make or PADDED)())
+        (site,) = inspect(PADDED()).sites
         for node in model.graph:
             if node.op_type == "Softmax":
                 node.metadata_props[SITE_KEY] = site.name

@@ -7,11 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 from maskport.export.repairs import REPAIRS
+from maskport.models import KeyPadding
 from maskport.tools import lint
 from maskport.tools.linting.rules import GROUPS, RULES
 
 from ...export.symbolic.mutations import EACH
-from .faulty import CASES, Make
+from .faulty import CASES, KEY, Make, body, claimed
 
 FAULTY = [pytest.param(code, make, id=f"{code} {name}") for code, c in CASES.items() for name, make in c.faulty.items()]
 CLEAN = [pytest.param(code, make, id=f"{code} {name}") for code, c in CASES.items() for name, make in c.clean.items()]
@@ -72,3 +73,8 @@ def test_what_is_fixable_is_gone_after_its_repair(code: str) -> None:
         assert {finding.fixable for finding in findings} == {RULES[code].fixable}
         apply(model, [str(RULES[code].fixable)])
         assert codes(ir.to_proto(model), code) == set()
+
+
+def test_a_claim_hides_no_fault() -> None:
+    (finding,) = lint(claimed(KeyPadding("m"), body(KEY, "masked = Div(s, key)"))(), select=["MP1"]).findings
+    assert (finding.rule.code, finding.fixable) == ("MP101", None)
