@@ -96,12 +96,24 @@ def claims_of(report: Report, sites: Sequence[Site], layout: Layout) -> list[Cla
 
 
 def with_inputs(claims: Sequence[Claim], layout: Layout) -> list[Claim]:
-    """Return the claims with the padding that the inputs themselves declare: a mask that hides keys does."""
+    """Return the claims with the padding that the inputs themselves declare: a mask that hides keys does.
+
+    A mask that attends padding alone, as one that was inverted does, gives way to what its input declares.
+    """
     declared = list(claims)
     for name, label in layout.masks.items():
         padding = KeyPadding(name, pad=layout.inputs[name].pad or 0)
-        declared = [replace(c, mask=c.mask & padding) if c.keys == label else c for c in declared]
+        declared = [replace(c, mask=_joined(c.mask, padding)) if c.keys == label else c for c in declared]
     return declared
+
+
+def _joined(mask: Mask, padding: Mask) -> Mask:
+    try:
+        both = mask & padding
+    except ValueError:
+        # The mask reads the same tensor in another shape: what it declares as a row of keys isn't known.
+        return mask
+    return padding if both == ~Full() else both
 
 
 def _only(layout: Layout) -> Label:
