@@ -59,8 +59,14 @@ def conclusion(result: Verdict, candidate: str, reference: str | None) -> str:
         return f"[bold red]Nothing was shown[/]: {escape(candidate)} is not known to be right."
     if result.ok:
         return f"{escape(candidate)} [green]agrees[/] with {escape(reference)}."
-    if result.failures:
+    compared = [
+        *(case.ok for case in result.cases),
+        *(c.status != FAILED for c in result.contracts if c.name == "interface"),
+    ]
+    if result.failures and not all(compared):
         return f"{escape(candidate)} [bold red]differs[/] from {escape(reference)}."
+    if result.failures and result.worst is not None:
+        return f"{escape(candidate)} agrees with {escape(reference)}, and [bold red]breaks[/] what its masks promise."
     return f"[bold red]Nothing was compared[/]: {escape(candidate)} is not shown to be right."
 
 

@@ -254,7 +254,10 @@ REFUSED = [
     (["validate", "no.onnx", "--against", "good.onnx"], "no.onnx is no file"),
     (["validate", "text.onnx", "--against", "good.onnx"], "text.onnx "),
     (["validate", "good.onnx", "--expect", "causal & x"], "--expect 'causal & x' is no mask"),
-    (["validate", "good.onnx", "--expect", "padding(mask)"], "--expect names 'mask'; the inputs are src, attention_mask"),
+    (
+        ["validate", "good.onnx", "--expect", "padding(mask)"],
+        "--expect names 'mask'; the inputs are src, attention_mask",
+    ),
     (["validate", "good.onnx", "--self-test"], "no attention of the file can be written anew"),
     ([*VALIDATE, "--against", "no.onnx"], "no.onnx is no file"),
     ([*VALIDATE, "--against", "cut.onnx"], "cut.onnx "),

@@ -84,3 +84,9 @@ def test_planted_faults_as_json() -> None:
 def test_a_junit_report_has_the_contracts(tmp_path: Path) -> None:
     assert invoke("right-padded.onnx", "--junit", "report.xml").exit_code == 1
     assert 'name="padding-invariance"' in (tmp_path / "report.xml").read_text()
+
+
+def test_a_file_that_agrees_and_breaks_a_contract_is_told_so() -> None:
+    done = invoke("right-padded.onnx", "--against", "right-padded.onnx", "--quick")
+    assert done.exit_code == 1
+    assert done.stdout.endswith("right-padded.onnx agrees with right-padded.onnx, and breaks what its masks promise.\n")
