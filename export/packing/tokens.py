@@ -104,11 +104,13 @@ def tokens_of(build: Builder, mask: ir.Value, pad: int) -> Tokens:
     both = b.op("Concat", b.op("Unsqueeze", valid, b.ints(1)), b.op("Unsqueeze", extra, b.ints(1)), axis=1)
     found = b.op("NonZero", both, dtype=i64)
     row, which, position = (b.op("Gather", found, b.integer(axis), axis=0) for axis in range(3))
-    flat = b.op("Add", b.op("Mul", row, length), position)
     pair = b.op("Transpose", b.op("Gather", found, b.ints(0, 2), axis=0), perm=[1, 0])
+    size = b.op("Mul", batch, length)
+    # Looked up and not computed: the length is known on the host, and would be copied to the device.
+    numbers = b.op("Range", b.integer(0), b.op("Squeeze", size), b.integer(1), dtype=i64)
+    flat = b.op("GatherND", b.op("Reshape", numbers, b.join(batch, length)), pair, dtype=i64)
     extras = b.op("ReduceSum", b.op("Cast", extra, to=i64, dtype=i64), b.ints(1), keepdims=0)
     ends = b.op("CumSum", b.op("Add", real_keys, extras), b.integer(0))
-    size = b.op("Mul", batch, length)
     total = b.op("ReduceSum", real_keys, b.ints(0), keepdims=1)
     return Tokens(
         row=row,
