@@ -35,6 +35,8 @@ BASE = {
         {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "initializer_range": 0.02},
     ),
 }
+# Seconds for one dry run, also on a machine that does other things.
+PATIENCE = 600
 # What is said of a model whose weights, drawn wide, are too large for its export in half precision.
 FULL = ", exported in float32"
 REFERENCE = ("encoder", "decoder")
@@ -118,7 +120,7 @@ def _forms(path: Path) -> Forms:
             if packing is not None:
                 file = path.with_name(f"{packing}-{path.name}")
                 optimize(path, file, target=TARGET, dtype=DTYPE, padding_rows="zero", packing=packing)
-            traces.append(dryrun(file, SM, given))
+            traces.append(dryrun(file, SM, given, seconds=PATIENCE))
     return Forms(*traces)
 
 
