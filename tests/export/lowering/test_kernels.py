@@ -209,3 +209,8 @@ def test_without_causal_group_query_attention_is_never_made() -> None:
 def test_the_page_shows_the_tables(root: Path) -> None:
     page = (root / "docs/kernels.md").read_text().splitlines()
     assert [row for row in (*kernel_rows(), *mask_rows()) if row not in page] == []
+
+
+def test_group_query_attention_is_causal_in_every_row_of_the_table() -> None:
+    # Without it, CUDA's fast kernels attend the padding of a first prompt.
+    assert {kernel.window for kernel in KERNELS if "GroupQuery" in kernel.operator} == {"causal", "local"}
