@@ -17,6 +17,7 @@ from maskport.export.optimizer import optimize
 from maskport.export.tracing.quiet import collected
 from maskport.tools.dryrun import Trace, dryrun
 
+from ..generated import write_between
 from ..tools.dryrun.before_after import DTYPE, SM, TARGET, attention, host_copies, inputs_of, mask_kernels, reference
 from .configs import ARCHITECTURES, EXPORTED
 
@@ -145,10 +146,7 @@ def main() -> None:
     for line in lines():
         print(line, flush=True)
         made.append(line)
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    table = "\n".join(made)
-    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
+    write_between(PAGE, BEGIN, END, "\n".join(made))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from maskport.export import optimize
 from maskport.tools import diff
 
+from ..generated import write_between
 from .configs import EXPORTED, OPSETS
 from .models import Zoo, ZooModel
 
@@ -132,9 +133,7 @@ def main() -> None:
     """Optimize the zoo, and write its table into the page."""
     with tempfile.TemporaryDirectory() as folder:
         table = "\n".join(_lines(Zoo(Path(folder))))
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
+    write_between(PAGE, BEGIN, END, table)
 
 
 if __name__ == "__main__":

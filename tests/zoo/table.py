@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from ..generated import write_between
 from .configs import ARCHITECTURES, EXPORTED, OPSETS
 from .measure import Measured, measure
 from .models import Zoo
@@ -46,9 +47,7 @@ def main() -> None:
     """Measure the zoo, and write its table into the page."""
     with tempfile.TemporaryDirectory() as folder:
         table = "\n".join(_lines(Zoo(Path(folder))))
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
+    write_between(PAGE, BEGIN, END, table)
 
 
 if __name__ == "__main__":

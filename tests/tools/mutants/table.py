@@ -11,6 +11,7 @@ from maskport.tools.builtin import BUILTINS
 from maskport.tools.mutants import Mutant, SelfTest, self_test
 from maskport.tools.mutants.mutations import MUTATIONS
 
+from ...generated import write_between
 from ...zoo.models import Zoo
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "validate.md"
@@ -72,9 +73,7 @@ def main() -> None:
             print(name, results[name].ok)
     made = "With " + ", ".join(f"{package} {version(package)}" for package in VERSIONS) + ":"
     table = "\n".join([made, "", *lines(results)])
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
+    write_between(PAGE, BEGIN, END, table)
 
 
 if __name__ == "__main__":
