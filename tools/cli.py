@@ -22,6 +22,13 @@ app = typer.Typer(
 
 SPEC = "A built-in name (see `maskport models`), package.module:callable, path.py:callable or hf:FOLDER."
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
+Inputs = Annotated[
+    Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME:DIMxDIM", help="Shape of a drawn input; may be repeated."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 
@@ -315,13 +322,8 @@ def dryrun(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
     sm: Annotated[int, typer.Option(help="Compute capability: 75, 80, 86, 89, 90 or 120.")] = 90,
-    inputs: Annotated[
-        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
-    ] = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME:DIMxDIM", help="Shape of a drawn input; may be repeated."),
-    ] = None,
+    inputs: Inputs = None,
+    sizes: Sizes = None,
     cudnn: Annotated[
         str, typer.Option(help="How cuDNN answers: accept, refuse, old (before 9.3) or absent.")
     ] = "accept",
@@ -356,13 +358,8 @@ def dryrun(
 def run(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", show_default=False)],
-    inputs: Annotated[
-        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
-    ] = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME:DIMxDIM", help="Shape of a drawn input; may be repeated."),
-    ] = None,
+    inputs: Inputs = None,
+    sizes: Sizes = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A .npz file for the outputs.", show_default=False)
     ] = None,
@@ -436,9 +433,7 @@ def bench(
     batch: Annotated[int | None, typer.Option(help="Rows of the first point.", show_default="16")] = None,
     length: Annotated[int | None, typer.Option(help="Tokens of its longest row.", show_default="128")] = None,
     fill: Annotated[float | None, typer.Option(help="Share of its tokens that is real.", show_default="0.36")] = None,
-    inputs: Annotated[
-        Path | None, typer.Option(help="A .npz, .json or .npy file of inputs.", show_default="they are drawn")
-    ] = None,
+    inputs: Inputs = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three rounds of each point.")] = False,
     budget: Annotated[float, typer.Option(help="Seconds for the rounds of all points together.")] = 600.0,
     plot: Annotated[Path | None, typer.Option(help="A .svg or .png to draw.", show_default=False)] = None,
