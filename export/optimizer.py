@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +118,8 @@ def optimize(
         prepare(destination)
     made = _already(source, target, padding_rows)
     if made is None:
-        asked = (source, wanted, padding_rows, tuple(assume), tuple(repair))
-        made = _optimize(*asked, packing, check) if autotune is None else _tuned(*asked, packing, check, autotune)
+        asked = _Asked(wanted, padding_rows, tuple(sorted(assume)), tuple(sorted(repair)), packing)
+        made = _optimize(source, asked, check) if autotune is None else _tuned(source, asked, check, autotune)
     if destination is not None:
         save(made.model, destination)
     return made.at(destination)
@@ -142,52 +142,46 @@ def _already(source: ir.Model, target: str, padding_rows: str) -> Optimized | No
     return Optimized.unchanged(source, target, padding_rows, sites, notes)
 
 
-def _tuned(
-    source: ir.Model,
-    target: Target,
-    padding_rows: str,
-    assume: Sequence[str],
-    repair: Sequence[str],
-    packing: str,
-    check: bool,
-    workload: Workload,
-) -> Optimized:
+@dataclass(frozen=True)
+class _Asked:
+    """What the caller wants; see `optimize`."""
+
+    target: Target
+    padding_rows: str
+    assume: tuple[str, ...]
+    repair: tuple[str, ...]
+    packing: str
+
+
+def _tuned(source: ir.Model, asked: _Asked, check: bool, workload: Workload) -> Optimized:
     """Optimize by what is measured."""
     from .tuning.tuner import Tuner
 
-    tuner = Tuner.of(workload, target)
-    if packing == "auto" and padding_rows != "keep":
+    tuner = Tuner.of(workload, asked.target)
+    if asked.packing == "auto" and asked.padding_rows != "keep":
         options = {
-            "dtype": target.dtype,
-            "padding_rows": padding_rows,
-            "assume": sorted(assume),
-            "repair": sorted(repair),
+            "dtype": asked.target.dtype,
+            "padding_rows": asked.padding_rows,
+            "assume": list(asked.assume),
+            "repair": list(asked.repair),
         }
 
         def build(packing: str) -> Optimized:
-            return _optimize(source, target, padding_rows, assume, repair, packing, False, tuner)
+            return _optimize(source, replace(asked, packing=packing), False, tuner)
 
-        packing = tuner.packing(source, options, build)
-    made = _optimize(source, target, padding_rows, assume, repair, packing, check, tuner)
+        asked = replace(asked, packing=tuner.packing(source, options, build))
+    made = _optimize(source, asked, check, tuner)
     return replace(made, measured=tuple(tuner.answers), notes=(*made.notes, *tuner.notes))
 
 
-def _optimize(
-    source: ir.Model,
-    target: Target,
-    padding_rows: str,
-    assume: Sequence[str],
-    repair: Sequence[str],
-    packing: str,
-    check: bool,
-    tuner: Tuner | None = None,
-) -> Optimized:
+def _optimize(source: ir.Model, asked: _Asked, check: bool, tuner: Tuner | None = None) -> Optimized:
+    target, padding_rows, packing = asked.target, asked.padding_rows, asked.packing
     try:
-        Grants(assume, source)
+        Grants(asked.assume, source)
     except ValueError as error:
         raise OptimizeError(str(error)) from error
     made = _Making(target, padding_rows)
-    source, work = made.repaired(source, repair)
+    source, work = made.repaired(source, asked.repair)
     passes.InlinePass()(work)
     if (reason := raise_opset(work, OPSET)) is not None:
         made.notes.append(f"the operator set stays {work.opset_imports.get('', 0)}: {reason}")
@@ -204,8 +198,8 @@ def _optimize(
         grouped = group_segments(work, target.dtype)
         made.became |= {name: made.site(name, *form) for name, form in grouped.items()}
         made.count("group segments", len(grouped))
-    costs = COSTS if tuner is None else tuner.costs(work, target, padding_rows, assume)
-    lowered = lower(work, target, padding_rows=padding_rows, assume=assume, costs=costs)
+    costs = COSTS if tuner is None else tuner.costs(work, target, padding_rows, asked.assume)
+    lowered = lower(work, target, padding_rows=padding_rows, assume=asked.assume, costs=costs)
     made.became |= {one.name: made.site(one.name, one.kernel, one.why, one.refused) for one in lowered}
     made.count("lower", len(lowered))
     if not made.became and not made.was_repaired:
