@@ -26,7 +26,7 @@ from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.terms import Term
 from ..symbolic.values import Index, NotFollowed, describe
 from .keyless import KeylessRows, refusal
-from .operands import Located, Operands, Result, operands_of, places
+from .operands import Located, Operands, Result, operands_of
 
 __all__ = ["ATTENTION", "DOMAIN", "Inputs", "Site", "canonicalize", "is_site"]
 
@@ -261,7 +261,7 @@ def _sink(site: sites.Site) -> ir.Value | None:
         return None
     x, sink, axes = site.interpreter, site.read.sink, site.axes
     index = (axes.h,) if len(x.shape(sink)) == 1 else (axes.b, axes.h, axes.q, t.ZERO)
-    for place in places(x, sink, index):
+    for place in sites.places(x, sink, index):
         # One number for each head, whatever axes of length 1 are around.
         shape = x.shape(place.value)
         heads = [i for i, n in zip(place.index, shape, strict=True) if t.fixed(n) != 1]

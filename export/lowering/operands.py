@@ -18,8 +18,8 @@ from ..symbolic import rules
 from ..symbolic import terms as t
 from ..symbolic.interpreter import Interpreter
 from ..symbolic.operators import Attention
-from ..symbolic.scores import MOVES, PRODUCTS, Scores, source_of
-from ..symbolic.sites import Place, Site, einsum_operands, factor_of
+from ..symbolic.scores import MOVES, PRODUCTS, Scores
+from ..symbolic.sites import Place, Site, flag, operand_indices, places
 from ..symbolic.terms import Term
 from ..symbolic.values import Index, NotFollowed, describe, is_standard
 
@@ -147,27 +147,6 @@ class _Raw:
     cache: Cache | None = None
 
 
-def places(x: Interpreter, value: ir.Value, index: Index) -> Iterator[Place]:
-    """Yield an operand and what it comes from, up through what only moves or scales it."""
-    scale = 1.0
-    index = rules.broadcast_index(x.shape(value), index)
-    yield Place(value, index, scale)
-    while (node := value.producer()) is not None and is_standard(node):
-        if node.op_type in MOVES:
-            try:
-                value, index = source_of(x, node, value, index)
-            except NotFollowed:
-                return
-        else:
-            factor = factor_of(x, node)
-            if factor is None:
-                return
-            value, times = factor
-            scale *= times
-            index = rules.broadcast_index(x.shape(value), index)
-        yield Place(value, index, scale)
-
-
 def locate(
     x: Interpreter, found: Sequence[Place], batch: Term, point: tuple[Term, Term, Term, Term], heads: int, size: int
 ) -> tuple[Located, float] | None:
@@ -194,12 +173,7 @@ def locate(
 def _decomposed(site: Site, scores: Scores) -> _Raw:
     x, product = site.interpreter, scores.product
     d = t.symbol("d", t.ZERO, t.integer((site.head_size or 1) - 1))
-    if product.op_type == "Einsum":
-        query_index, key_index = einsum_operands(product, scores.index, d)
-    else:
-        *batch, i, j = scores.index
-        query_index = (*batch, d, i) if _flag(product, "transA") else (*batch, i, d)
-        key_index = (*batch, j, d) if _flag(product, "transB") else (*batch, d, j)
+    query_index, key_index = operand_indices(product, scores.index, d)
     weighing, values_index, values, v_size, out_index = _weighing(site)
     alpha = product.attributes.get("alpha")
     scale = scores.scale * (1.0 if alpha is None else alpha.as_float())
@@ -392,18 +366,13 @@ def _product_of(
         outer = _outer(site, len(shape) - 1)
         for rest in outer:
             index = (*rest[:axis], e, *rest[axis:])
-            if node.op_type == "Einsum":
-                try:
-                    operands = einsum_operands(node, index, axes.k)
-                except NotFollowed:
-                    return None
-            elif axis != len(shape) - 1 or _flag(node, "transA") or place != 0:
+            if node.op_type != "Einsum" and (axis != len(shape) - 1 or flag(node, "transA") or place != 0):
                 continue
-            else:
-                last = (axes.k, e) if not _flag(node, "transB") else (e, axes.k)
-                operands = ((*index[:-1], axes.k), (*index[:-2], *last))
-            read = operands[place]
-            for step in places(x, weights, read):
+            try:
+                operands = operand_indices(node, index, axes.k)
+            except NotFollowed:
+                return None
+            for step in places(x, weights, operands[place]):
                 if step.value is site.weights and step.index == rules.broadcast_index(x.shape(step.value), wanted):
                     return node, operands[1 - place], values, size, index
     return None
@@ -444,7 +413,3 @@ def _result(site: Site, output: ir.Value, index: Index, e: Term, size: int) -> R
         if name != "BSE" and (name != "BSD" or site.q_heads == 1) and index == fits:
             return Result(output, name)
     raise NotFollowed("its result is laid out in a way that is not known")
-
-
-def _flag(node: ir.Node, name: str) -> bool:
-    return name in node.attributes and bool(node.attributes[name].as_int())

@@ -19,7 +19,7 @@ from .terms import Term
 from .values import Faulty, Index, NotFollowed, constant_of, is_standard
 from .weights import Weights, follow_weights
 
-__all__ = ["Place", "Site", "Unlifted", "einsum_operands", "factor_of", "find_sites", "trace"]
+__all__ = ["Place", "Site", "Unlifted", "find_sites", "flag", "operand_indices", "places"]
 
 
 @dataclass
@@ -220,7 +220,7 @@ def _operator(x: Interpreter, node: ir.Node) -> Site | None:
     kv_heads = found.kv_heads
     if found.key is not None and kv_heads == found.q_heads:
         # Heads that were repeated before the operator are counted once.
-        kv_heads = _key_heads(trace(x, *found.key).index, found.axes, found.q_heads)
+        kv_heads = _key_heads(_trace(x, *found.key).index, found.axes, found.q_heads)
     return Site(
         node,
         f"{node.domain or 'ai.onnx'}.{node.op_type}",
@@ -273,17 +273,10 @@ class _Heads:
 
 
 def _heads(x: Interpreter, scores: Scores, axes: Axes) -> _Heads:
-    size = x.shape(scores.query)[-2 if _flag(scores.product, "transA") else -1]
+    size = x.shape(scores.query)[-2 if flag(scores.product, "transA") else -1]
     element = t.symbol("d", t.ZERO, t.sub(size, t.ONE))
-    batch, (i, j) = scores.index[:-2], scores.index[-2:]
-    if scores.product.op_type == "Einsum":
-        a, b = einsum_operands(scores.product, scores.index, element)
-    else:
-        a = (*batch, i, element)
-        b = (*batch, element, j) if not _flag(scores.product, "transB") else (*batch, j, element)
-        if _flag(scores.product, "transA"):
-            a = (*batch, element, i)
-    query_place, key_place = trace(x, scores.query, a), trace(x, scores.key, b)
+    a, b = operand_indices(scores.product, scores.index, element)
+    query_place, key_place = _trace(x, scores.query, a), _trace(x, scores.key, b)
     q, k = axes.q, axes.k
     of_query, of_key = ({atom for i in place.index for atom in t.atoms_of(i)} for place in (query_place, key_place))
     if k in of_query or q in of_key:
@@ -311,11 +304,22 @@ def _past(x: Interpreter, key: Place, axes: Axes) -> Term | None:
     return x.shape(node.inputs[0])[axis] if axes.k in set(t.atoms_of(key.index[axis])) else None
 
 
-def _flag(node: ir.Node, name: str) -> bool:
+def operand_indices(product: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
+    """Return where a product's operands are read for its element at `index`, at one element of what is summed over."""
+    if product.op_type == "Einsum":
+        return _einsum_operands(product, index, element)
+    *batch, i, j = index
+    a = (*batch, element, i) if flag(product, "transA") else (*batch, i, element)
+    b = (*batch, j, element) if flag(product, "transB") else (*batch, element, j)
+    return a, b
+
+
+def flag(node: ir.Node, name: str) -> bool:
+    """Return whether an attribute is there and not 0."""
     return name in node.attributes and bool(node.attributes[name].as_int())
 
 
-def einsum_operands(node: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
+def _einsum_operands(node: ir.Node, index: Index, element: Term) -> tuple[Index, Index]:
     equation = node.attributes["equation"].as_string().replace(" ", "")
     operands, _, result = equation.partition("->")
     names = operands.split(",")
@@ -336,27 +340,34 @@ class Place:
     scale: float
 
 
-def trace(x: Interpreter, value: ir.Value, index: Index) -> Place:
-    """Follow an operand up through what only moves or scales it."""
+def places(x: Interpreter, value: ir.Value, index: Index) -> Iterator[Place]:
+    """Yield an operand and what it comes from, up through what only moves or scales it."""
     scale = 1.0
     index = rules.broadcast_index(x.shape(value), index)
+    yield Place(value, index, scale)
     while (node := value.producer()) is not None and is_standard(node):
         if node.op_type in MOVES:
             try:
                 value, index = source_of(x, node, value, index)
             except NotFollowed:
-                break
-            continue
-        factor = factor_of(x, node)
-        if factor is None:
-            break
-        value, times = factor
-        scale *= times
-        index = rules.broadcast_index(x.shape(value), index)
-    return Place(value, index, scale)
+                return
+        else:
+            factor = _factor(x, node)
+            if factor is None:
+                return
+            value, times = factor
+            scale *= times
+            index = rules.broadcast_index(x.shape(value), index)
+        yield Place(value, index, scale)
 
 
-def factor_of(x: Interpreter, node: ir.Node) -> tuple[ir.Value, float] | None:
+def _trace(x: Interpreter, value: ir.Value, index: Index) -> Place:
+    """Return what an operand comes from, as far up as it is followed."""
+    *_, last = places(x, value, index)
+    return last
+
+
+def _factor(x: Interpreter, node: ir.Node) -> tuple[ir.Value, float] | None:
     """Return the scaled operand and the number, where a node scales by a number."""
     if node.op_type not in ("Mul", "Div"):
         return None
