@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["Builder", "like", "take_over"]
+from .sites_metadata import SITE_KEY
+
+__all__ = ["MICROSOFT", "Builder", "like", "take_over"]
+
+# The domain of ONNX Runtime's own operators.
+MICROSOFT = "com.microsoft"
 
 
 class Builder:
@@ -28,7 +33,7 @@ class Builder:
     def add(self, node: ir.Node) -> ir.Node:
         """Add a node that was made elsewhere."""
         if self.site is not None:
-            node.metadata_props["maskport.site"] = self.site
+            node.metadata_props[SITE_KEY] = self.site
         self.nodes.append(node)
         return node
 

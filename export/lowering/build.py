@@ -10,9 +10,7 @@ import onnx_ir as ir
 from ..builder import Builder
 from .asked import Dim, dim
 
-__all__ = ["MICROSOFT", "SiteBuilder", "dims"]
-
-MICROSOFT = "com.microsoft"
+__all__ = ["SiteBuilder", "dims"]
 
 
 class SiteBuilder(Builder):

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from ..builder import MICROSOFT
 from .asked import Asked, Dim, dim, parts
-from .build import MICROSOFT, SiteBuilder, dims
+from .build import SiteBuilder, dims
 from .heads import narrow, sizes_of, widened
 from .kernels import ATTENTION, DECOMPOSED, GROUP_QUERY, MULTI_HEAD, Kernel
 from .masks import MaskWriter

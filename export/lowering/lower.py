@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from ..builder import MICROSOFT
 from .asked import Asked, parts
-from .build import MICROSOFT, SiteBuilder
+from .build import SiteBuilder
 from .canonical import DOMAIN, is_site
 from .costs import COSTS, TYPICAL, Costs, provider_of
 from .emit import emit

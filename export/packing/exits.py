@@ -114,7 +114,8 @@ def _picked_place(p: Packer, node: ir.Node, place: int, roles: Roles) -> int | N
             axes = p.x.numbers(given) if given is not None else list(range(len(starts)))
         except NotFollowed:
             return None
-        if (axes == [1] and optional(node, 4) is None) or (axes == [1] and p.x.numbers(node.inputs[4]) == [1]):  # type: ignore[arg-type]
+        steps = optional(node, 4)
+        if axes == [1] and (steps is None or p.x.numbers(steps) == [1]):
             last = starts[0] == -1 and ends[0] >= rules.FAR
             return starts[0] if ends[0] == starts[0] + 1 != 0 or last else None
     return None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ..builder import Builder
+from ..builder import MICROSOFT, Builder
 from ..lowering.canonical import Site
 from ..lowering.numbers import channel_factor
 from .tokens import Tokens
@@ -23,7 +23,6 @@ from .tokens import Tokens
 __all__ = ["Groups", "attend_groups", "groups_of_rows", "groups_of_segments"]
 
 BOOL, INT32, INT64 = ir.DataType.BOOL, ir.DataType.INT32, ir.DataType.INT64
-MICROSOFT = "com.microsoft"
 # Flash Attention's head sizes.
 HEAD_MULTIPLE = 8
 

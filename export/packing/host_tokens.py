@@ -12,7 +12,7 @@ import onnx_ir as ir
 from ..builder import Builder
 from .exits import Refused
 from .host_inputs import BUCKET, lengths_name, tokens_name
-from .tokens import Tokens
+from .tokens import Tokens, real_tokens
 
 __all__ = ["host_tokens_of"]
 
@@ -43,11 +43,7 @@ def host_tokens_of(build: Builder, graph: ir.Graph, mask: ir.Value, pad: int) ->
     rows = b.op("Unsqueeze", b.op("Range", b.integer(0), count, b.integer(1), dtype=INT64), b.ints(1))
     columns = b.op("Range", b.integer(0), b.op("Squeeze", length), b.integer(1), dtype=INT64)
     row, position = (_of_tokens(b, b.op("Expand", places, shape), flat) for places in (rows, columns))
-    if mask.dtype == BOOL:
-        valid = b.op("Identity", mask) if not pad else b.op("Not", mask)
-    else:
-        assert mask.dtype is not None
-        valid = b.op("Not", b.op("Equal", mask, b.constant(pad, mask.dtype.numpy()), dtype=BOOL))
+    valid = real_tokens(b, mask, pad)
     real_keys = b.op("ReduceSum", b.op("Cast", valid, to=INT64, dtype=INT64), b.ints(1), keepdims=0)
     ends = b.op("CumSum", kept, b.integer(0))
     starts = b.op("Sub", ends, kept)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ...models.masks import Full, KeyPadding, Mask, QueryPadding
-from ..builder import Builder
+from ..builder import MICROSOFT, Builder
 from ..lowering.canonical import Inputs, Site, is_site
 from ..lowering.targets import Target
 from ..passes import UniqueNamesPass
@@ -20,7 +20,6 @@ from ..symbolic.interpreter import Interpreter, deep_stack
 from ..symbolic.values import NotFollowed
 from .device import Device
 from .exits import Exit, Refused, leave
-from .groups import MICROSOFT
 from .host_inputs import describe_packing
 from .host_tokens import host_tokens_of
 from .member import Member

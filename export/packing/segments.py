@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from ...models.masks import Causal, Full, KeyPadding, Mask, past
-from ..builder import Builder, like, take_over
+from ..builder import MICROSOFT, Builder, like, take_over
 from ..lowering.canonical import ATTENTION, DOMAIN, Inputs, Site, is_site
 from ..symbolic.interpreter import Interpreter
-from .groups import MICROSOFT, Groups, attend_groups, groups_of_segments
+from .groups import Groups, attend_groups, groups_of_segments
+from .tokens import real_tokens
 
 __all__ = ["group_segments", "split_segments"]
 
@@ -141,12 +142,7 @@ def _in_spans(
             continue
         _, name, pad = leaf._expr
         value = b.op("Gather", b.op("Reshape", inputs.tensors[name], b.ints(-1)), place, axis=0)
-        if value.dtype != BOOL:
-            assert value.dtype is not None
-            value = b.op("Not", b.op("Equal", value, b.constant(pad, value.dtype.numpy()), dtype=BOOL))
-        elif pad:
-            value = b.op("Not", value)
-        member = b.op("And", member, value)
+        member = b.op("And", member, real_tokens(b, value, pad))
     member.shape = ir.Shape([GROUPS, SPAN])
     mask = functools.reduce(operator.and_, said, KeyPadding(MEMBER)).simplify()
     spanned = replace(site, mask=mask, tensors=(MEMBER,))

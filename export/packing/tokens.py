@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ..builder import Builder
 
-__all__ = ["Tokens", "put_back", "tokens_of", "write_extra"]
+__all__ = ["Tokens", "put_back", "real_tokens", "tokens_of", "write_extra"]
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,19 @@ def put_back(
     return whole if tokens.dummy is None else b.op("Slice", whole, b.ints(0), tokens.size, b.ints(0))
 
 
+def real_tokens(build: Builder, mask: ir.Value, pad: int) -> ir.Value:
+    """Return where `mask` is not `pad`, bool of its shape."""
+    if mask.dtype == ir.DataType.BOOL:
+        return build.op("Not", mask) if pad else mask
+    assert mask.dtype is not None
+    hidden = build.op("Equal", mask, build.constant(pad, mask.dtype.numpy()), dtype=ir.DataType.BOOL)
+    return build.op("Not", hidden)
+
+
 def tokens_of(build: Builder, mask: ir.Value, pad: int) -> Tokens:
     """Write the indices of the tokens where `mask` [B, S] is not `pad`."""
     b, i64 = build, ir.DataType.INT64
-    if mask.dtype == ir.DataType.BOOL:
-        valid = b.op("Identity", mask) if not pad else b.op("Not", mask)
-    else:
-        assert mask.dtype is not None
-        hidden = b.constant(pad, mask.dtype.numpy())
-        valid = b.op("Not", b.op("Equal", mask, hidden, dtype=ir.DataType.BOOL))
+    valid = real_tokens(b, mask, pad)
     batch, length = b.dimension(mask, 0), b.dimension(mask, 1)
     real_keys = b.op("ReduceSum", b.op("Cast", valid, to=i64, dtype=i64), b.ints(1), keepdims=0)
     empty = b.op("Unsqueeze", b.op("Equal", real_keys, b.integer(0), dtype=ir.DataType.BOOL), b.ints(1))

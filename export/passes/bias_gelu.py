@@ -11,11 +11,10 @@ import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 from onnxscript.rewriter import pattern
 
-from ..builder import like, take_over
+from ..builder import MICROSOFT, like, take_over
 from .chains import made_by
 from .constants import is_bias
 
-MICROSOFT = "com.microsoft"
 # The operator with a bias, by how Gelu is computed.
 WITH_BIAS = {"none": "BiasGelu", "tanh": "FastGelu"}
 # The first operator set with Gelu.

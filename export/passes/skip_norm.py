@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes import InPlacePass, PassResult
 
-from ..builder import like, take_over
+from ..builder import MICROSOFT, like, take_over
 from .chains import made_by
 from .constants import is_bias
 
-MICROSOFT = "com.microsoft"
 # Norms, what they are after a sum, and how many weights they must have: LayerNormalization's may lack its own bias.
 NORMS = {
     "LayerNormalization": ("SkipLayerNormalization", (2, 3)),
