@@ -51,7 +51,18 @@ class Check:
     @property
     def pattern(self) -> str:
         """Name of the padding pattern, ``-`` if the model has no mask."""
-        return next((part[5:] for part in self.name.split("/")[1].split(",") if part.startswith("mask=")), "-")
+        return next((part[5:] for part in self.case.split(",") if part.startswith("mask=")), "-")
+
+    @property
+    def case(self) -> str:
+        """Name of the inputs that both sides were run on: ``batch=3,seq=17,mask=left``."""
+        return self.name.split("/")[1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the free axes of the inputs, by their names."""
+        parts = (part.rpartition("=") for part in self.case.split(","))
+        return {axis: int(size) for axis, _, size in parts if size.isdigit()}
 
     def __str__(self) -> str:
         where = f" {self.why}" if self.why else ""
@@ -146,7 +157,7 @@ class Verdict:
     @property
     def runs(self) -> int:
         """How many sets of inputs both sides were run on."""
-        return len({case.name.split("/")[1] for case in self.cases})
+        return len({case.case for case in self.cases})
 
     def with_contracts(self, contracts: tuple[Contract, ...]) -> Verdict:
         """Return the verdict with more contracts, behind its own."""

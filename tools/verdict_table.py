@@ -22,7 +22,7 @@ def verdict_table(result: Verdict) -> Table:
     for name in (*NAMES, "-"):
         cases = tuple(case for case in result.cases if case.pattern == name)
         if cases:
-            runs = len({case.name.split("/")[1] for case in cases})
+            runs = len({case.case for case in cases})
             figures = (error_text(worst(cases, rows)) for rows in ("valid", "padding", "empty"))
             table.add_row(name, str(runs), *figures, verdict(all(case.ok for case in cases)))
     return table
