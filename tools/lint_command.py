@@ -45,10 +45,9 @@ def lint_command(screen: Screen, model: Path, select: Sequence[str], ignore: Seq
 
         print_findings(screen, linted)
     elif form == "github":
-        from .linting.github import workflow_commands
+        from .linting.github import annotations
 
-        for line in workflow_commands(linted, model.as_posix()):
-            screen.out.print(line, markup=False, soft_wrap=True)
+        screen.lines(annotations(linted, model))
     elif form == "sarif":
         from .linting.sarif import sarif
 

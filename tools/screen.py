@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rich.console import Console
@@ -56,6 +56,11 @@ class Screen:
     def json(self, value: Any) -> None:
         """Print one JSON object on standard output."""
         self.out.file.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+    def lines(self, values: Iterable[object]) -> None:
+        """Print each on a line of its own on standard output, as it is."""
+        for value in values:
+            self.out.print(str(value), markup=False, soft_wrap=True)
 
     def complain(self, where: str, what: str) -> None:
         """Print one line on standard error."""

@@ -98,18 +98,23 @@ class Contract:
         The figure that decided it, if there is one.
     why
         In words; always there if the status isn't ``ok``.
+    source
+        File and line that the part of the model at fault was exported from, where the file says so.
     """
 
     name: str
     status: Literal["ok", "failed", "not run"]
     value: float | None = None
     why: str | None = None
+    source: tuple[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it with JSON's types."""
         entry: dict[str, Any] = {"name": self.name, "status": self.status}
         if self.value is not None:
             entry["value"] = _number(self.value)
+        if self.source is not None:
+            entry["source"] = {"file": self.source[0], "line": self.source[1]}
         return entry | ({"why": self.why} if self.why else {})
 
 

@@ -68,6 +68,12 @@ def last_frame(trace: str) -> str:
     return f"{last['path']}:{last['line']} in {last['name']}" + (f": {code[0].strip()}" if code else "")
 
 
+def source_of(node: ir.Node) -> tuple[str, int] | None:
+    """Return the file and line that a node was exported from: the innermost of its trace; None if it has none."""
+    frames = list(FRAME.finditer(node.metadata_props.get(TRACE_KEY, "")))
+    return (frames[-1]["path"], int(frames[-1]["line"])) if frames else None
+
+
 def _is_kept(path: Path, packages: Collection[str]) -> bool:
     """Whether a frame is the module's own: not of this package, and of no installed one but `packages`."""
     if path.is_relative_to(OWN):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...export.cases.layout import Label
 from ...models.masks import Mask
@@ -64,7 +65,7 @@ def as_expected(subject: Subject, mask: Mask) -> Iterator[Contract]:
             yield Contract(f"{NAME}/{name}", NOT_RUN, why="the attention was not understood")
         elif name in own:
             compared += 1
-            yield _same(name, read, mask)
+            yield replace(_same(name, read, mask), source=subject.sources.get(name))
     if not subject.read:
         yield Contract(NAME, NOT_RUN, why="no attention was found in the graph")
     elif not compared and None not in subject.read.values():

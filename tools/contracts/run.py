@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ...export.errors import ProofFailed
 from ...export.inspector import InspectError, load_model
@@ -92,6 +93,15 @@ def contracts_of(
     return Verdict((), tuple(found), {}, reference=False)
 
 
+def _suspect(subject: Subject) -> tuple[str, int] | None:
+    """Return the line of the first attention whose mask isn't the promised one; None where all are."""
+    for claim in subject.claims:
+        read = subject.read.get(claim.name)
+        if claim.name in subject.sources and read is not None and read != claim.mask:
+            return subject.sources[claim.name]
+    return None
+
+
 def _baked(model: Model) -> Contract | None:
     try:
         return baked_sizes(load_model(model)[0])
@@ -109,7 +119,8 @@ def contracts_of_claims(subject: Subject, claims: Sequence[Claim], quick: bool =
         return
     yield from empty_rows(subject)
     patterns = (QUICK, ("right",)) if quick else (TOKEN_PATTERNS, BATCH_PATTERNS)
-    yield from TokenContracts(subject, patterns[0]).run()
+    for contract in TokenContracts(subject, patterns[0]).run():
+        yield replace(contract, source=_suspect(subject)) if contract.status == FAILED else contract
     yield batch_invariance(subject, patterns[1])
     yield prefix(subject)
     yield from inputs_matter(subject)

@@ -19,6 +19,7 @@ from ...export.proof.compare import with_rows
 from ...export.proof.granted import Assumes, is_granted
 from ...export.proof.interface import Interface, hidden_tensors, interface_of
 from ...export.proof.side import Side, side_of
+from ...export.tracing.traces import source_of
 from ...models.masks import Mask
 from .claim import Claim, claims_of
 from .compared_ids import compared_ids
@@ -41,6 +42,8 @@ class Subject:
         What is promised of its attention.
     read
         The masks that were read from its graph, by the attention's name; None for one that was not understood.
+    sources
+        The lines that attention was exported from, by its name, where the file says so.
     assumes
         What it takes for granted of its inputs: others are not tried.
     kept_ids
@@ -54,6 +57,7 @@ class Subject:
     interface: Interface
     claims: tuple[Claim, ...]
     read: dict[str, Mask | None]
+    sources: dict[str, tuple[str, int]]
     assumes: Assumes
     kept_ids: dict[str, frozenset[int]]
     seed: int
@@ -78,6 +82,8 @@ class Subject:
         interface = interface_of(model, side, masks, hidden, seed)
         written = json.loads(model.metadata_props.get(ASSUMES_KEY, "{}")).get("assumes", [])
         read = [{"input": name, "check": check} for site in report.sites for name, check in site.assumes]
+        nodes = {str(site.node.name): site.node for site in sites}
+        lines = {site.name: source_of(nodes[site.node]) for site in report.sites if site.node in nodes}
         understood: dict[str, Mask | None] = {site.name: site.mask for site in report.sites}
         return cls(
             model,
@@ -85,6 +91,7 @@ class Subject:
             interface,
             tuple(claims_of(report, sites, interface.layout)),
             understood | {found.node: None for found in report.unlifted if found.attention},
+            {name: line for name, line in lines.items() if line is not None},
             # What the graph computes can't be chosen.
             [entry for entry in (*written, *read) if entry["input"] in interface.layout.inputs],
             {str(value.name): found for value in model.graph.inputs if (found := compared_ids(value))},

@@ -7,9 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import onnx_ir as ir
-
-from ...export.tracing.traces import FRAME, TRACE_KEY
+from ...export.tracing.traces import source_of
 from ..errors import ToolError
 from .rule import Finding, Found, Rule
 from .selection import Selection
@@ -111,10 +109,4 @@ def _finding(rule: Rule, found: Found) -> Finding:
     node = found.node
     name = None if node is None else node.name or str(node.outputs[0].name)
     fixable = rule.fixable if found.mends else None
-    return Finding(rule, found.message, name, found.site, None if node is None else _source(node), fixable)
-
-
-def _source(node: ir.Node) -> tuple[str, int] | None:
-    """Return the innermost line of the stack trace that the exporter wrote on a node."""
-    frames = list(FRAME.finditer(node.metadata_props.get(TRACE_KEY, "")))
-    return (frames[-1]["path"], int(frames[-1]["line"])) if frames else None
+    return Finding(rule, found.message, name, found.site, None if node is None else source_of(node), fixable)
