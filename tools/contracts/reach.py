@@ -33,9 +33,9 @@ def reach(subject: Subject, case: Case, computed: Arrays, part: Callable[[Mask],
     for claim in subject.claims:
         if claim.queries not in labels or claim.keys not in labels:
             return {pair: np.ones_like(value) for pair, value in found.items()}
-        attends = _dense(subject, case, computed, part(claim.mask), claim.queries, claim.keys)
+        attended = attends(subject, case, computed, part(claim.mask), claim.queries, claim.keys)
         for tokens in labels:
-            passed = attends.astype(np.float32) @ found[claim.keys, tokens].astype(np.float32) > 0
+            passed = attended.astype(np.float32) @ found[claim.keys, tokens].astype(np.float32) > 0
             found[claim.queries, tokens] = found[claim.queries, tokens] | passed
     for total, past, new in layout.sums:
         # Of the keys of a cache, those of this run's tokens.
@@ -45,7 +45,7 @@ def reach(subject: Subject, case: Case, computed: Arrays, part: Callable[[Mask],
     return found
 
 
-def _dense(subject: Subject, case: Case, computed: Arrays, mask: Mask, queries: Label, keys: Label) -> np.ndarray:
+def attends(subject: Subject, case: Case, computed: Arrays, mask: Mask, queries: Label, keys: Label) -> np.ndarray:
     """Return the mask at a case, over all heads: bool [B or 1, Q, K]."""
     sums: Mapping[Label, Label] = {total: past for total, past, _ in subject.layout.sums}
     past = case.sizes[sums[keys]] if keys in sums and keys != queries else 0
