@@ -1,0 +1,93 @@
+"""One graph under one seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from maskport.tools import validate
+from maskport.tools.contracts import contracts_of
+from maskport.tools.verdict import OK, Check, Verdict
+
+from .graphs import Graph
+
+PARITY, CONTRACTS = "parity", "contracts"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a graph gave under a seed.
+
+    Attributes
+    ----------
+    model, opset, weights, seed, quick
+        What was tried.
+    cases, checks
+        On how many inputs both sides were run, and how many figures were compared.
+    kept
+        How many contracts were shown to be kept.
+    alarms
+        What failed, in words.
+    seconds
+        CPU time, without building the graph.
+    """
+
+    model: str
+    opset: int
+    weights: int
+    seed: int
+    quick: bool
+    cases: int
+    checks: int
+    kept: int
+    alarms: tuple[str, ...]
+    seconds: float
+
+
+def trials(graph: Graph, folder: Path, seeds: Sequence[tuple[int, bool]]) -> list[Trial]:
+    """Try a graph under seeds, each in full or quickly."""
+    torch.set_num_threads(1)
+    module, inputs, path = graph.build(folder)
+    return [_trial(graph, module, inputs, path, seed, quick) for seed, quick in seeds]
+
+
+def _trial(graph: Graph, module: torch.nn.Module, inputs: dict[str, Any], path: Path, seed: int, quick: bool) -> Trial:
+    before = time.process_time()
+    verdicts: dict[str, Verdict] = {}
+    alarms: list[str] = []
+    for what, tried in (
+        (PARITY, lambda: validate(path, module, inputs, contracts=False, quick=quick, seed=seed)),
+        (CONTRACTS, lambda: contracts_of(path, quick=quick, seed=seed)),
+    ):
+        try:
+            verdicts[what] = tried()
+        except Exception as error:
+            # Whatever it is: on an untouched graph it is an alarm.
+            alarms.append(f"{what} raised {type(error).__name__}: {error}")
+        else:
+            alarms += (f"{what}: {told}" for told in _told(verdicts[what]))
+    parity, contracts = verdicts.get(PARITY), verdicts.get(CONTRACTS)
+    return Trial(
+        graph.name,
+        graph.opset,
+        graph.weights,
+        seed,
+        quick,
+        parity.runs if parity else 0,
+        len(parity.cases) if parity else 0,
+        sum(contract.status == OK for contract in contracts.contracts) if contracts else 0,
+        tuple(alarms),
+        round(time.process_time() - before, 3),
+    )
+
+
+def _told(verdict: Verdict) -> Iterator[str]:
+    """Yield what is wrong with a verdict: what failed, or that nothing was shown."""
+    for failed in verdict.failures:
+        yield str(failed) if isinstance(failed, Check) else f"{failed.name}: {failed.why}"
+    if not verdict.ok and not verdict.failures:
+        yield "nothing was shown"
