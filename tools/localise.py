@@ -1,8 +1,12 @@
-"""Where two files part: the first node whose value has no twin in the other, and the attention that it belongs to."""
+"""Where a candidate leaves its reference: the first node whose value the reference doesn't compute, and its attention.
+
+The reference is a file, or the values of a module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,97 +15,183 @@ import onnx_ir.passes.common as passes
 
 from ..export.cases.draw import is_float
 from ..export.check.backend import load
-from ..export.inspector import find_attention, load_model
+from ..export.inspector import find_claimed, load_model
+from ..export.sites_metadata import SITE_KEY
+from ..export.tracing.traces import TRACE_KEY, last_frame
+from .value_twins import Known, RealTokens, Values
 
-# Of the largest number: by this much twins may differ, after many roundings.
-CLOSE = 1e-4
+# A constant of more numbers is a weight; of fewer it may be a scale, a fill or an epsilon.
+FEW = 8
+COMPARED = "biuf"
 
 
-def first_apart(candidate: Any, reference: Any, inputs: Mapping[str, np.ndarray]) -> str | None:
+def first_apart(
+    candidate: Any, reference: Any, inputs: Mapping[str, np.ndarray], real: Sequence[np.ndarray] = ()
+) -> str | None:
     """Return in words where a candidate leaves its reference, None if every value has a twin.
 
-    Values are twins if they have one shape and hold the same numbers, whatever their names are: other exporters and
-    optimizers rename and reorder. What the candidate computes in another way has no twin either, but what comes of it
-    has; so it is looked for behind the outputs that have none, back to values that have one.
+    Values are twins if they hold the same numbers at real tokens, whatever their names and the order of their axes:
+    exporters and optimizers rename, reorder and leave padding out. What the candidate computes in another way has no
+    twin either, but what comes of it has; so it is looked for behind the outputs that have none, back to values that
+    have one.
 
     Parameters
     ----------
-    candidate, reference : path or bytes
-        Both take `inputs`.
+    candidate : path or bytes
+        Of a file.
+    reference : path, bytes or list of Known
+        Of a file, or what a module computed on the inputs.
     inputs : mapping of str to numpy.ndarray
         On which they differ; a small case, for all values are held.
+    real : sequence of numpy.ndarray
+        Per token axis, which tokens are compared: bool [B, S]. By default all are.
 
     Raises
     ------
-    ExportError, BackendError
-        If one can't be run node by node.
+    ExportError, BackendError, InspectError
+        If a file can't be run node by node.
     """
     model = _inlined(candidate)
-    ours, theirs = _values(model, inputs), _values(_inlined(reference), inputs)
-    by_shape: dict[tuple[int, ...], list[np.ndarray]] = {}
-    for array in theirs.values():
-        by_shape.setdefault(array.shape, []).append(array)
-    twinned = {
-        name: any(_same(array, other) for other in by_shape.get(array.shape, ())) for name, array in ours.items()
-    }
-    cone = _untwinned(model, twinned)
-    first = next((node for node in model.graph if node in cone and not any(_in(v, cone) for v in node.inputs)), None)
+    passes.ShapeInferencePass()(model)
+    if isinstance(reference, str | bytes | os.PathLike):
+        other = _inlined(reference)
+        reference, what = _known(other, _values(other, inputs)), "the reference"
+    else:
+        what = "the module"
+    given = [Known(np.asarray(array), f"the input {name!r}") for name, array in inputs.items()]
+    known = Values([*given, *reference], RealTokens(real))
+    ours = _values(model, inputs) | {name: inputs[name] for name in map(_name, model.graph.inputs)}
+    twins: dict[str, Known] = {}
+    for name, array in ours.items():
+        if array is not None and (twin := known.twin(array)) is not None:
+            twins[name] = twin
+    cone = _untwinned(model, twins)
+    first = _first(model, cone, twins)
     if first is None:
         return None
-    told = f"the first value without a twin is computed by {first.op_type} {first.name!r}"
-    return f"{told}, of {site}" if (site := _attention(model, first, cone)) else told
+    told = f"the first value that leaves {what}'s is computed by {first.op_type} {first.name!r}"
+    if site := _attention(model, first, cone):
+        told += f", of {site}"
+    if frame := last_frame(first.metadata_props.get(TRACE_KEY, "")):
+        told += f", at {frame}"
+    carrying = _carrying(model)
+    known_places = [
+        str(twins[_name(value)].place) for value in _reads(first) if _name(value) in twins and value in carrying
+    ]
+    if places := [place for place in known_places if place]:
+        told += f"; up to {places[-1]} all is as in {what}"
+    return told
 
 
 def _inlined(given: Any) -> ir.Model:
     model, _ = load_model(given)
     passes.InlinePass()(model)
+    for place, node in enumerate(model.graph.all_nodes()):
+        node.name = node.name or f"{node.op_type}_{place}"
     return model
 
 
-def _values(model: ir.Model, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    found = load(model, every_value=True).run({name: inputs[name] for name in map(str, _names(model))})
-    return {name: np.asarray(array) for name, array in found.items()}
+def _name(value: ir.Value) -> str:
+    return str(value.name)
 
 
-def _names(model: ir.Model) -> list[str | None]:
-    return [value.name for value in model.graph.inputs]
+def _values(model: ir.Model, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+    """Return what the nodes compute, by name; None for what can't be compared, such as a sequence."""
+    given = {}
+    for value in model.graph.inputs:
+        array = inputs[_name(value)]
+        typed = is_float(array) and value.dtype is not None and value.dtype.is_floating_point()
+        given[_name(value)] = array.astype(value.dtype.numpy()) if typed and value.dtype is not None else array
+    found = load(model, every_value=True).run(given)
+    return {name: array if _is_compared(array) else None for name, array in found.items()}
 
 
-def _same(one: np.ndarray, two: np.ndarray) -> bool:
-    if not is_float(one) or not is_float(two):
-        return one.dtype.kind == two.dtype.kind and bool(np.array_equal(one, two))
-    a, b = one.astype(np.float64), two.astype(np.float64)
-    finite = np.abs(b[np.isfinite(b)])
-    # The lowest number is no measure of others.
-    size = max(1.0, float(finite[finite < 1e9].max(initial=0.0)))
-    return bool(np.allclose(a, b, rtol=CLOSE, atol=CLOSE * size, equal_nan=True))
+def _is_compared(given: Any) -> bool:
+    return isinstance(given, np.ndarray) and (is_float(given) or given.dtype.kind in COMPARED)
 
 
-def _untwinned(model: ir.Model, twinned: Mapping[str, bool]) -> set[ir.Node]:
+def _known(model: ir.Model, values: Mapping[str, np.ndarray | None]) -> Iterator[Known]:
+    for node in model.graph:
+        for output in node.outputs:
+            array = values.get(_name(output))
+            if array is not None:
+                yield Known(array, f"{node.op_type} {node.name!r}")
+
+
+def _reads(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield what a node reads of the graph that it stands in, by its own graphs too."""
+    own = {node, *_inside(node)}
+    for reader in own:
+        for value in reader.inputs:
+            if value is not None and value.producer() not in own and (reader is node or value.graph is node.graph):
+                yield value
+
+
+def _inside(node: ir.Node) -> Iterator[ir.Node]:
+    """Yield the nodes of the graphs that a node runs."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().all_nodes()
+
+
+def _untwinned(model: ir.Model, twins: Mapping[str, Known]) -> set[ir.Node]:
     """Return the nodes behind outputs without a twin, back to values that have one."""
     found: set[ir.Node] = set()
-    waiting = [value for value in model.graph.outputs if not twinned.get(str(value.name), True)]
+    waiting = [value for value in model.graph.outputs if _name(value) not in twins]
     while waiting:
         node = waiting.pop().producer()
         if node is not None and node not in found:
             found.add(node)
-            waiting += [v for v in node.inputs if v is not None and not twinned.get(str(v.name), True)]
+            waiting += [value for value in _reads(node) if _name(value) not in twins]
     return found
 
 
-def _in(value: ir.Value | None, cone: set[ir.Node]) -> bool:
-    return value is not None and value.producer() in cone
+def _first(model: ir.Model, cone: set[ir.Node], twins: Mapping[str, Known]) -> ir.Node | None:
+    """Return the first node of the cone that reads activations that have a twin; else the first that reads no other.
+
+    A mask may be computed in another way and be right: it is told where it joins what is computed of the tokens.
+    """
+    carrying = _carrying(model)
+    for node in model.graph:
+        joins = any(_name(value) in twins and value in carrying for value in _reads(node))
+        if node in cone and joins and carrying & set(node.outputs):
+            return node
+    return next((n for n in model.graph if n in cone and not any(v.producer() in cone for v in _reads(n))), None)
+
+
+def _carrying(model: ir.Model) -> set[ir.Value]:
+    """Return the values that are computed of weights or of real numbers that are given: no masks, sizes and places."""
+
+    def weighs(value: ir.Value) -> bool:
+        constant = ir.convenience.get_const_tensor(value)
+        return constant is not None and constant.dtype.is_floating_point() and constant.size > FEW
+
+    found = {value for value in model.graph.inputs if _is_real(value)}
+    for node in model.graph:
+        if any(value in found or weighs(value) for value in _reads(node)):
+            found |= {value for value in node.outputs if _is_real(value)}
+    return found
+
+
+def _is_real(value: ir.Value) -> bool:
+    """Whether a value may be a tensor of real numbers."""
+    return value.dtype is None or value.dtype.is_floating_point()
 
 
 def _attention(model: ir.Model, first: ir.Node, cone: set[ir.Node]) -> str | None:
     """Return the first attention of the cone that reads a node, in words."""
     reached = {first}
     for node in model.graph:
-        if any(value is not None and value.producer() in reached for value in node.inputs):
+        if any(value.producer() in reached for value in _reads(node)):
             reached.add(node)
-    names = {str(node.name) for node in reached & cone}
-    attention = find_attention(model.clone(), check=False)
-    for site in attention.sites:
-        if str(site.node.name) in names:
-            return f"the attention {attention.names[site.node]} with the mask `{site.mask}`"
+    reports = {str(node.name): report for node, report in find_claimed(model.clone(), check=False).reports.items()}
+    by_site = {report.name: report for report in reports.values()}
+    for node in model.graph:
+        if node in reached and node in cone:
+            for inside in (node, *_inside(node)):
+                name = inside.metadata_props.get(SITE_KEY, "")
+                if report := reports.get(str(inside.name), by_site.get(name)):
+                    return f"the attention {report.name} with the mask `{report.mask}`"
+                if name:
+                    return f"the attention {name}"
     return None
