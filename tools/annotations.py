@@ -10,7 +10,7 @@ from typing import Literal
 
 from .verdict import Check, Contract, Verdict
 
-__all__ = ["Annotation", "at", "verdict_annotations"]
+__all__ = ["Annotation", "at", "source_in", "verdict_annotations"]
 
 # GitHub shows ten annotations of a step: of what fails alike, so many are named in one.
 NAMED = 3
@@ -51,6 +51,15 @@ def at(source: tuple[str, int] | None, model: str | os.PathLike[str]) -> tuple[s
     file, line = source
     found = (Path(folder, file) for folder in SOURCES)
     return next((_inside(path) for path in found if path.is_file()), file), line
+
+
+def source_in(model: str | os.PathLike[str] | bytes, name: str) -> tuple[str, int] | None:
+    """Return the file and line that a node of a model was exported from, by its name; None if it isn't told."""
+    from ..export.inspector import load_model
+    from ..export.tracing.traces import source_of
+
+    found = (source_of(node) for node in load_model(model)[0].graph.all_nodes() if node.name == name)
+    return next(found, None)
 
 
 def verdict_annotations(verdict: Verdict, model: str | os.PathLike[str]) -> list[Annotation]:

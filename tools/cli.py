@@ -237,20 +237,23 @@ def validate(
         typer.Option(help="A folder for the smallest case that fails, with a script.", show_default=False),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="A JUnit report to write.", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help="text, json or github (text, and annotations).")] = "text",
     device: Device = "cpu",
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Hold a file to what its masks mean, and compare it with a module or another file at many sizes and paddings."""
     from .files import check_output
+    from .formats import known_format
     from .validate_command import self_test_command, validate_command
 
+    form = known_format(form, ("text", "json", "github"), as_json)
     if junit is not None:
         check_output(junit)
     screen: Screen = context.obj
     if self_test:
         tested = self_test_command(screen, candidate)
-        if as_json:
+        if form == "json":
             screen.json(tested.to_json())
         else:
             from .mutants.table import self_test_table
@@ -261,7 +264,7 @@ def validate(
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(verdict.to_junit(), encoding="utf-8")
-    if as_json:
+    if form == "json":
         screen.json(verdict.to_json())
     else:
         from .verdict_table import conclusion, findings_table, verdict_table
@@ -271,6 +274,10 @@ def validate(
             screen.out.print()
         screen.out.print(findings_table(verdict))
         screen.out.print(conclusion(verdict, str(candidate), against), soft_wrap=True)
+    if form == "github":
+        from .annotations import verdict_annotations
+
+        screen.lines(verdict_annotations(verdict, candidate))
     return int(not verdict.ok)
 
 
@@ -294,9 +301,10 @@ def lint(
 ) -> int:
     """Look for known faults of masks in a model; exit code 1 if there are errors or warnings."""
     from .errors import ToolError
-    from .lint_command import known_command, lint_command
+    from .formats import known_format
+    from .lint_command import FORMATS, known_command, lint_command
 
-    form = "json" if as_json else form
+    form = known_format(form, FORMATS, as_json)
     if known:
         return known_command(context.obj, form == "json")
     if model is None:

@@ -23,10 +23,8 @@ def lint_command(screen: Screen, model: Path, select: Sequence[str], ignore: Seq
     Raises
     ------
     MaskportError
-        If the file can't be read, a package is missing, or there is no such rule or format.
+        If the file can't be read, a package is missing, or there is no such rule.
     """
-    if form not in FORMATS:
-        raise ToolError(f"--format is {form!r}; give one of {', '.join(FORMATS)}")
     look(model)
     try:
         from ..export.inspector import InspectError
@@ -45,9 +43,9 @@ def lint_command(screen: Screen, model: Path, select: Sequence[str], ignore: Seq
 
         print_findings(screen, linted)
     elif form == "github":
-        from .linting.github import annotations
+        from .linting.github import lint_annotations
 
-        screen.lines(annotations(linted, model))
+        screen.lines(lint_annotations(linted, model))
     elif form == "sarif":
         from .linting.sarif import sarif
 

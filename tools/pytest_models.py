@@ -155,10 +155,19 @@ class ModelTest(pytest.Item):
 
     def runtest(self) -> None:
         """Run it."""
+        from .pytest_plugin import failure
+
+        model = self.parent
         try:
-            self.check(self.parent)
-        except MaskportError as error:
-            raise AssertionError(f"it could not be run: {error}") from error
+            from ..export.inspector import InspectError
+
+            try:
+                self.check(model)
+            except InspectError as error:
+                raise ToolError(str(error)) from error
+        except (MaskportError, ModuleNotFoundError) as error:
+            told = f"it could not be run: {error}"
+            raise failure(told, f"{model.name}: {self.name}", model.file(model.listed.path)) from error
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return what an assertion says; of anything else, the traceback."""
@@ -187,6 +196,8 @@ def contracts(model: ModelTests) -> None:
 
 def parity(model: ModelTests, pattern: str) -> None:
     """Assert that it does what its reference does, at one padding pattern; at the first, that anything was compared."""
+    from .annotations import verdict_annotations
+    from .pytest_plugin import annotated
     from .verdict import Contract
 
     verdict = model.verdict
@@ -200,7 +211,10 @@ def parity(model: ModelTests, pattern: str) -> None:
         failed += [f"{one.name}: {one.why}" for one in verdict.failures if isinstance(one, Contract)]
         if verdict.worst is None and not failed:
             failed += ["nothing was compared", *(f"{one.name}: {one.why}" for one in verdict.contracts)]
-    assert not failed, "\n".join(failed)
+    if failed:
+        # That of all patterns together: it is written once.
+        found = verdict_annotations(verdict, model.file(model.listed.path))
+        raise annotated(AssertionError("\n".join(failed)), found)
     if not mine:
         pytest.skip(f"no case has the padding {pattern!r}: there is no mask, or it was not compared")
 

@@ -1,12 +1,13 @@
 """pytest: assertions on ONNX files, and tests of the models that a project's pyproject.toml lists.
 
+In a workflow of GitHub, what fails is also an annotation of the pull request.
 Neither PyTorch nor onnx is imported before a test runs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..models.masks import Mask
+    from .annotations import Annotation
     from .dryrun import Trace
     from .linting.lint import Linted
     from .mask_diff import Diff
@@ -34,6 +36,8 @@ __all__ = [
 Model = str | os.PathLike[str] | bytes
 # What is tried: its name, what is wrong with it or None, and why it was not run or None.
 Tried = tuple[str, str | None, str | None]
+# Of a failed test's error, and of its report: the annotations.
+ANNOTATIONS = "maskport_annotations"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +56,25 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     from .pytest_models import ModelsFile
 
     return ModelsFile.from_parent(parent, path=file_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the annotations of what failed: as text, which also comes back from the workers of xdist."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        found = getattr(call.excinfo.value, ANNOTATIONS, ())
+        report.__dict__[ANNOTATIONS] = [str(annotation) for annotation in found]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write the annotations of all that failed, each once and on a line of its own."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    for line in dict.fromkeys(line for report in reports for line in getattr(report, ANNOTATIONS, ())):
+        terminalreporter.write_line(line)
 
 
 def assert_onnx_parity(
@@ -88,7 +111,7 @@ def assert_onnx_parity(
     verdict = validate(
         candidate, reference, example_inputs, contracts=False, quick=quick, device=device, seed=seed, tolerances=allowed
     )
-    return _assert_verdict(f"{_name(candidate)} is not its reference", verdict, subtests)
+    return _assert_verdict(f"{_name(candidate)} is not its reference", candidate, verdict, subtests)
 
 
 def assert_mask_contracts(
@@ -112,7 +135,7 @@ def assert_mask_contracts(
     from .contracts import contracts_of
 
     verdict = contracts_of(model, expect, seed=seed)
-    return _assert_verdict(f"{_name(model)} breaks what its masks mean", verdict, subtests)
+    return _assert_verdict(f"{_name(model)} breaks what its masks mean", model, verdict, subtests)
 
 
 def assert_lint_clean(model: Model, *, select: Collection[str] = (), ignore: Collection[str] = ()) -> Linted:
@@ -124,6 +147,7 @@ def assert_lint_clean(model: Model, *, select: Collection[str] = (), ignore: Col
         If it does; notes are no findings.
     """
     __tracebackhide__ = True
+    from .linting.github import lint_annotations
     from .linting.lint import lint
     from .linting.selection import configured
 
@@ -135,7 +159,10 @@ def assert_lint_clean(model: Model, *, select: Collection[str] = (), ignore: Col
         for finding in found
     ]
     if lines:
-        raise AssertionError(_told(f"{_name(model)} has faults; `maskport explain CODE` says more", lines))
+        told = _told(f"{_name(model)} has faults; `maskport explain CODE` says more", lines)
+        raise annotated(
+            AssertionError(told), [one for one in lint_annotations(linted, _path(model)) if one.level != "notice"]
+        )
     return linted
 
 
@@ -163,7 +190,9 @@ def assert_masks_unchanged(old: Model, new: Model) -> Diff:
     if after > before:
         lines.append(f"attention that is not understood: {after}, before {before}")
     if found.changed:
-        raise AssertionError(_told(f"the masks of {_name(new)} are not those of {_name(old)}", lines))
+        told = _told(f"the masks of {_name(new)} are not those of {_name(old)}", lines)
+        changed = [site.new.node for site in found.sites if site.changed] + [site.node for site in found.added]
+        raise failure(told, "masks", new, changed[0] if changed else None)
     return found
 
 
@@ -189,8 +218,22 @@ def assert_kernel_budget(model: Model, budget: str, *, sm: int = 90, inputs: Map
     most = Budget.parse(budget)
     trace = dryrun(model, sm, inputs, graph=most.graph)
     if over := most.overrun(trace):
-        raise AssertionError(_told(f"{_name(model)} is over its budget on sm{sm}", over))
+        raise failure(_told(f"{_name(model)} is over its budget on sm{sm}", over), "budget", model)
     return trace
+
+
+def failure(told: str, title: str, model: Model, node: str | None = None) -> BaseException:
+    """Return an assertion's error that is annotated at a model, or at the line that one of its nodes is from."""
+    from .annotations import Annotation, at, source_in
+
+    source = None if node is None else source_in(model, node)
+    return annotated(AssertionError(told), [Annotation("error", title, told, *at(source, _path(model)))])
+
+
+def annotated(error: BaseException, annotations: Iterable[Annotation]) -> BaseException:
+    """Return an error that carries annotations."""
+    error.__dict__[ANNOTATIONS] = list(annotations)
+    return error
 
 
 def project() -> Path:
@@ -215,11 +258,13 @@ def tried(verdict: Verdict) -> list[Tried]:
     return found
 
 
-def _assert_verdict(headline: str, verdict: Verdict, subtests: pytest.Subtests | None) -> Verdict:
+def _assert_verdict(headline: str, model: Model, verdict: Verdict, subtests: pytest.Subtests | None) -> Verdict:
     __tracebackhide__ = True
-    found = tried(verdict)
+    from .annotations import verdict_annotations
+
+    found, annotations = tried(verdict), verdict_annotations(verdict, _path(model))
     if subtests is not None:
-        _show(found, subtests)
+        _show(found, subtests, annotations)
     # A case that is broken begins with its name.
     lines = [broken if broken.startswith(name) else f"{name}: {broken}" for name, broken, _ in found if broken]
     if subtests is not None and lines:
@@ -229,15 +274,16 @@ def _assert_verdict(headline: str, verdict: Verdict, subtests: pytest.Subtests |
         headline = f"{headline}, as far as is known: nothing was shown"
         lines = [f"{name}: {left_out}" for name, _, left_out in found if left_out is not None]
     if not verdict.ok:
-        raise AssertionError(_told(headline, lines))
+        raise annotated(AssertionError(_told(headline, lines)), annotations)
     return verdict
 
 
-def _show(found: Iterable[Tried], subtests: pytest.Subtests) -> None:
+def _show(found: Iterable[Tried], subtests: pytest.Subtests, annotations: Sequence[Annotation]) -> None:
     for name, broken, left_out in found:
         with subtests.test(msg=name):
             if broken is not None:
-                pytest.fail(broken, pytrace=False)
+                # Each is written once, with whichever it is that fails.
+                raise annotated(pytest.fail.Exception(broken, pytrace=False), annotations)
             if left_out is not None:
                 pytest.skip(left_out)
 
@@ -249,6 +295,10 @@ def _told(headline: str, lines: Iterable[str]) -> str:
     lines = list(lines)
     more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n  ".join([headline, *lines[:MOST_LINES], *more])
+
+
+def _path(model: object) -> str | os.PathLike[str]:
+    return model if isinstance(model, str | os.PathLike) else "the model"
 
 
 def _name(model: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...export.cases.layout import Label
 from ...models.masks import Mask
@@ -65,14 +64,14 @@ def as_expected(subject: Subject, mask: Mask) -> Iterator[Contract]:
             yield Contract(f"{NAME}/{name}", NOT_RUN, why="the attention was not understood")
         elif name in own:
             compared += 1
-            yield replace(_same(name, read, mask), source=subject.sources.get(name))
+            yield _same(name, read, mask, subject.sources.get(name))
     if not subject.read:
         yield Contract(NAME, NOT_RUN, why="no attention was found in the graph")
     elif not compared and None not in subject.read.values():
         yield Contract(NAME, NOT_RUN, why=f"no attention is within {label}")
 
 
-def _same(name: str, read: Mask, mask: Mask) -> Contract:
+def _same(name: str, read: Mask, mask: Mask, source: tuple[str, int] | None) -> Contract:
     if read == mask:
         return Contract(f"{NAME}/{name}", OK)
     why = f"the graph's mask is `{read}`, expected is `{mask}`"
@@ -85,4 +84,4 @@ def _same(name: str, read: Mask, mask: Mask) -> Contract:
         tensors = ", ".join(f"{tensor}={value.tolist()}" for tensor, value in found.tensors.items())
         sizes = f"length {found.sizes.q_len}" + (f", {tensors}" if tensors else "")
         why += f"; they differ at query {found.q}, key {found.k}, {sizes}"
-    return Contract(f"{NAME}/{name}", FAILED, why=why)
+    return Contract(f"{NAME}/{name}", FAILED, why=why, source=source)

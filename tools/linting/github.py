@@ -9,7 +9,7 @@ from ..annotations import Annotation, at
 from .lint import Linted
 from .rule import Level
 
-__all__ = ["annotations"]
+__all__ = ["lint_annotations"]
 
 LEVELS: Final[dict[Level, Literal["error", "warning", "notice"]]] = {
     "error": "error",
@@ -18,7 +18,7 @@ LEVELS: Final[dict[Level, Literal["error", "warning", "notice"]]] = {
 }
 
 
-def annotations(linted: Linted, model: str | os.PathLike[str]) -> list[Annotation]:
+def lint_annotations(linted: Linted, model: str | os.PathLike[str]) -> list[Annotation]:
     """Return one for each finding: at the line that its node was exported from, else at the model."""
     found = []
     for finding in linted.findings:
