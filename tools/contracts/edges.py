@@ -7,8 +7,10 @@ import numpy as np
 from .claim import FAMILIES
 from .subject import Subject
 
-# By how much the token before the last must move a row, so that the last must move it, too.
+# By how much the token before the last must move a row, so that the last must move one, too.
 PLAIN = 1e-4
+# How many rows must have been able to read the last one: padding between them cuts the only way.
+ENOUGH = 2
 
 
 class Edges:
@@ -28,20 +30,23 @@ class Edges:
         closed = one_axis and bool(windows) and min(sides[0]) > 0
         self.reach = tuple(sum(side) for side in sides) if closed and min(sides[1]) >= 0 else ()
         self._moved = {(side, inside): 0.0 for side in (-1, 1) for inside in (0, 1)}
+        self._tried = {side: 0 for side in (-1, 1)}
 
-    def note(self, apart: np.ndarray, valid: np.ndarray, place: int) -> None:
-        """Put down how far rows [B, S] moved with the token at a place."""
+    def note(self, apart: np.ndarray, may: np.ndarray, place: int) -> None:
+        """Put down how far rows [B, S] moved with the token at a place, of those that may read it."""
         for side, far in zip((1, -1), self.reach, strict=False):
             for inside in (0, 1):
                 row = place + side * (far - inside)
                 if far > 1 and 0 <= row < apart.shape[1]:
-                    moved = float(apart[:, row][valid[:, row]].max(initial=0.0))
+                    moved = float(apart[:, row][may[:, row]].max(initial=0.0))
                     self._moved[side, inside] = max(self._moved[side, inside], moved)
+                    if not inside:
+                        self._tried[side] += int(may[:, row].sum())
 
     def narrow(self) -> str | None:
         """Return what is wrong if the last token moves nothing, where the one before it does plainly."""
         for side, far in zip((1, -1), self.reach, strict=False):
-            if self._moved[side, 1] > PLAIN and self._moved[side, 0] == 0:
+            if self._tried[side] >= ENOUGH and self._moved[side, 1] > PLAIN and self._moved[side, 0] == 0:
                 where = "before" if side > 0 else "after"
                 return f"no row moves with the token {far} places {where} it, where the windows of all layers end"
         return None

@@ -119,10 +119,11 @@ class TokenContracts:
             for rows in self.subject.layout.tokens:
                 valid = case.rows.real[rows] & case.rows.has_key[rows] & changed[:, None]
                 others = valid & ~where if rows == label else valid
-                may |= (others & reaches[MATTER][rows, label][..., place]).any(axis=1)
+                reading = reaches[MATTER][rows, label][..., place]
+                may |= (others & reading).any(axis=1)
                 for name, apart in moved(self.subject, rows, before, after).items():
                     if rows == label:
-                        self.edges.note(apart, valid, place)
+                        self.edges.note(apart, valid & reading, place)
                     seen |= (others & (apart > 0)).any(axis=1)
                     for family, finding in self.found.items():
                         kept = valid & ~reaches[family][rows, label][..., place]

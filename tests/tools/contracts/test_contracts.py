@@ -153,6 +153,12 @@ def test_other_seeds_raise_no_alarm(seed: int) -> None:
     assert of(layers(None, 3, 3), seed=seed).failures == ()
 
 
+@pytest.mark.parametrize("seed", [8, 40, 42])
+def test_padding_that_cuts_the_only_way_to_the_end_of_the_windows_raises_no_alarm(seed: int) -> None:
+    """Of one padding no row may read the token at the end, and many the one before it."""
+    assert contracts_of(layers(None, 5, 5).SerializeToString(), quick=True, seed=seed).failures == ()
+
+
 def test_a_model_that_mixes_tokens_in_another_way_is_held_to_its_inputs_alone() -> None:
     assert contracts_of(tiny()).ok
     verdict = contracts_of(tiny("dropped"))
