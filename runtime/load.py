@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from typing import Any
 
 import onnxruntime as ort
 
-from .errors import ModelError
+from .errors import MaskportError, ModelError
 from .messages import plain
 from .model_file import look
 
@@ -80,8 +82,16 @@ def load(
     model: str | os.PathLike[str] | bytes,
     options: ort.SessionOptions,
     providers: list[str | tuple[str, dict[str, str]]],
+    start: Callable[..., Any] = ort.InferenceSession,
 ) -> ort.InferenceSession:
     """Return an ONNX Runtime session that never falls back to another device.
+
+    Parameters
+    ----------
+    model, options, providers
+        As ONNX Runtime takes them.
+    start
+        Makes the session, with the arguments of ONNX Runtime's own.
 
     Raises
     ------
@@ -92,7 +102,9 @@ def load(
     source = model if isinstance(model, bytes) else os.fspath(model)
     try:
         # The Python class repeats a failed CUDA run on the CPU unless it is told not to.
-        session = ort.InferenceSession(source, sess_options=options, providers=providers, enable_fallback=0)
+        session = start(source, sess_options=options, providers=providers, enable_fallback=0)
+    except MaskportError:
+        raise
     except Exception as error:
         raise ModelError(f"{what} {load_fault(str(error)) or f'is refused by ONNX Runtime: {plain(error)}'}") from error
     session.disable_fallback()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
 from . import denormals
 from .assumptions import read_assumptions
 from .binding import run_bound
 from .device import choose
 from .element_types import DTYPES, STRING
-from .errors import DeviceUnavailable, InputError, ModelError
+from .errors import DeviceUnavailable, InputError, MaskportError, ModelError
 from .inputs import DeclaredValue, Inputs, is_torch
 from .load import load
 from .messages import plain
@@ -97,6 +98,9 @@ class Session:
     >>> session.run({"src": src, "attention_mask": mask})["output"]  # doctest: +SKIP
     """
 
+    # Makes ONNX Runtime's session; a subclass may have it elsewhere.
+    _start: Callable[..., Any] = ort.InferenceSession
+
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes,
@@ -114,7 +118,7 @@ class Session:
         options = session_options(threads, optimization, optimized_path, config, verbose)
         choice = choose(device, cuda_options)
         with denormals.kept():
-            self._session = load(model, options, choice.providers)
+            self._session = load(model, options, choice.providers, self._start)
         self._flush = options.get_session_config_entry(denormals.KEY) == "1"
         if self._session.get_providers()[0] != choice.provider:
             raise DeviceUnavailable(
@@ -183,6 +187,8 @@ class Session:
             if bound:
                 return run_bound(self._session, values, names)
             return dict(zip(names, self._session.run(names, values), strict=True))
+        except MaskportError:
+            raise
         except Exception as error:
             shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in values.items())
             raise ModelError(f"ONNX Runtime failed on {shapes}: {plain(error)}") from error

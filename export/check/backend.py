@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+# Makes a session, with the arguments of ONNX Runtime's own.
+Start = Callable[..., "ort.InferenceSession"]
 
 FATAL_ONLY = 4
 # More is quicker through a file.
@@ -44,7 +47,7 @@ class Backend:
         return self.how.startswith("onnxruntime")
 
 
-def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) -> Backend:
+def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True, start: Start | None = None) -> Backend:
     """Load a model on the CPU.
 
     Parameters
@@ -55,6 +58,8 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
         Whether to give what every node of the main graph computes, instead of the outputs.
     optimized
         Whether ONNX Runtime may rewrite the graph, so that its messages don't name the model's own nodes.
+    start
+        As of :func:`session_of`.
 
     Raises
     ------
@@ -76,7 +81,7 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
     if not optimized or every_value:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = session_of(model, options, names if every_value else ())
+        session = session_of(model, options, names if every_value else (), start)
     except Exception as error:
         if _has_bfloat16(model):
             return Backend("onnx.reference", _reference(model, names))
@@ -91,7 +96,9 @@ def load(model: ir.Model, *, every_value: bool = False, optimized: bool = True) 
     return Backend(f"onnxruntime {ort.__version__} on the CPU", run)
 
 
-def session_of(model: ir.Model, options: ort.SessionOptions, outputs: Collection[str] = ()) -> ort.InferenceSession:
+def session_of(
+    model: ir.Model, options: ort.SessionOptions, outputs: Collection[str] = (), start: Start | None = None
+) -> ort.InferenceSession:
     """Return a session on the CPU, of a model that is left as it is.
 
     Parameters
@@ -102,21 +109,33 @@ def session_of(model: ir.Model, options: ort.SessionOptions, outputs: Collection
         Of the session.
     outputs
         Values of the main graph that are given instead of its outputs; none leaves those.
+    start
+        Makes the session, perhaps in another process or on another device. It may load the model anew, so the folder
+        stays as long as what it returns.
     """
     import onnxruntime as ort
 
-    with tempfile.TemporaryDirectory(prefix="maskport-") as folder:
-        if bytes_of(model) < MAX_COPIED_BYTES:
-            proto = ir.to_proto(model)
-            _set_outputs(proto, outputs)
-            return ort.InferenceSession(proto.SerializeToString(), options, providers=CPU)
-        file = Path(folder) / "model.onnx"
+    if bytes_of(model) < MAX_COPIED_BYTES:
+        proto = ir.to_proto(model)
+        _set_outputs(proto, outputs)
+        return (start or ort.InferenceSession)(proto.SerializeToString(), options, providers=CPU)
+    folder = tempfile.TemporaryDirectory(prefix="maskport-")
+    try:
+        file = Path(folder.name) / "model.onnx"
         ir.save(model, file, external_data=f"{file.name}.data")
         if outputs:
             proto = onnx.load(file, load_external_data=False)
             _set_outputs(proto, outputs)
             file.write_bytes(proto.SerializeToString())
-        return ort.InferenceSession(str(file), options, providers=CPU)
+        session = (start or ort.InferenceSession)(str(file), options, providers=CPU)
+    except BaseException:
+        folder.cleanup()
+        raise
+    if start is None:
+        folder.cleanup()
+    else:
+        weakref.finalize(session, folder.cleanup)
+    return session
 
 
 def _set_outputs(proto: onnx.ModelProto, names: Collection[str]) -> None:

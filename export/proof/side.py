@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ..check.backend import FATAL_ONLY, BackendError, Run, first_line, session_of
+from ..check.backend import FATAL_ONLY, BackendError, Run, Start, first_line, session_of
 from ..errors import ProofFailed
 
 THREADS = 2
@@ -41,7 +41,31 @@ class Side:
     warned: dict[str, None] = field(default_factory=dict)
 
 
-def side_of(model: ir.Model, what: str, *, as_written: bool = False, outputs: Collection[str] = ()) -> Side:
+@dataclass(frozen=True)
+class Place:
+    """Where a model is run.
+
+    Attributes
+    ----------
+    name
+        For people.
+    start
+        Makes the session: see :func:`session_of`.
+    twins
+        Whether twins may stand in for operators that ONNX Runtime lacks there.
+    """
+
+    name: str = "the CPU"
+    start: Start | None = None
+    twins: bool = True
+
+
+HERE = Place()
+
+
+def side_of(
+    model: ir.Model, what: str, *, as_written: bool = False, outputs: Collection[str] = (), place: Place = HERE
+) -> Side:
     """Load a model.
 
     Parameters
@@ -55,6 +79,8 @@ def side_of(model: ir.Model, what: str, *, as_written: bool = False, outputs: Co
         between the file and what it means.
     outputs
         Values to give beside the outputs.
+    place
+        Where it is run.
 
     Raises
     ------
@@ -75,9 +101,9 @@ def side_of(model: ir.Model, what: str, *, as_written: bool = False, outputs: Co
     if as_written:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
-        session = session_of(model, options, names if outputs else ())
+        session = session_of(model, options, names if outputs else (), place.start)
     except Exception as error:
-        if type(error).__name__ != NO_KERNEL:
+        if type(error).__name__ != NO_KERNEL or not place.twins:
             raise ProofFailed(f"ONNX Runtime can't load {what}: {first_line(error)}") from error
         return _twin(model, what, names, first_line(error))
 
@@ -87,7 +113,7 @@ def side_of(model: ir.Model, what: str, *, as_written: bool = False, outputs: Co
         except Exception as error:
             raise BackendError(first_line(error)) from error
 
-    return Side(CPU, f"onnxruntime {ort.__version__} on the CPU", run)
+    return Side(CPU, f"onnxruntime {ort.__version__} on {place.name}", run)
 
 
 def _twin(model: ir.Model, what: str, names: list[str], reason: str) -> Side:

@@ -54,6 +54,8 @@ class ContribCut(OperatorCut):
             raise NotFollowed("ONNX Runtime leaves out the cache of an operator that doesn't return it, on the CPU")
         if any(len(x.shape(value)) == 5 for value in node.inputs[:2] if value is not None):
             raise NotFollowed("ONNX Runtime has no packed queries, keys and values on the CPU")
+        if node.op_type == "Attention" and rules.optional(node, 2) is None:
+            raise NotFollowed("ONNX Runtime ends the process on one without a bias, on the CPU")
         if "qkv_hidden_sizes" in node.attributes:
             raise NotFollowed("its hidden sizes are fixed, so that its values can't be the identity")
         if self.grouped:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import selectors
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..child.process import Process
 from .protocol import failure
 
 Answer = dict[str, Any]
 # Nothing that is worth comparing takes longer for one request.
 PATIENCE = 900.0
-SIGNALS = {-4: "SIGILL", -6: "SIGABRT", -8: "SIGFPE", -9: "SIGKILL", -11: "SIGSEGV"}
 
 
 class Child:
@@ -37,30 +31,19 @@ class Child:
     def __init__(
         self, module: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
     ) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
-        package = __name__.rpartition(".")[0]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{package}.{module}", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **(environment or {})},
-        )
+        self._process = Process(f"{__name__.rpartition('.')[0]}.{module}", arguments, environment)
 
     def ask(self, request: Mapping[str, Any] | None = None, patience: float = PATIENCE) -> Answer:
         """Send a request, if there is one, and wait for the answer."""
         if request is not None:
             try:
-                self._stream("stdin").write(json.dumps(request).encode() + b"\n")
-                self._stream("stdin").flush()
+                self._process.to.write(json.dumps(request).encode() + b"\n")
             except BrokenPipeError:
                 return {"error": self._end()}
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._stream("stdout"), selectors.EVENT_READ)
-            if not selector.select(patience):
-                self.close()
-                return failure(TimeoutError(f"no answer in {patience:.0f} s"))
-        line = self._stream("stdout").readline()
+        if not self._process.answers(patience):
+            self.close()
+            return failure(TimeoutError(f"no answer in {patience:.0f} s"))
+        line = self._process.of.readline()
         return json.loads(line) if line else {"error": self._end()}
 
     @property
@@ -71,27 +54,15 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it can be asked again."""
-        return self._process.poll() is None
+        return self._process.alive
 
     def close(self) -> None:
         """End the process."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
-        self._errors.close()
-
-    def _stream(self, name: str) -> Any:
-        return getattr(self._process, name)
+        self._process.close()
 
     def _end(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"the process ended with {SIGNALS.get(code, code)}" + (f": {lines[-1]}" if lines else "")
+        how, last = self._process.end()
+        return f"the process ended with {how}" + (f": {last}" if last else "")
 
 
 def make(name: str, source: Path, target: Path) -> Answer:

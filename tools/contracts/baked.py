@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from ...runtime import MaskportError, Session
+from ..child.place import ChildPlace
+from ..child.session import ChildSession
 from ..inputs import draw_inputs
 from ..verdict import FAILED, Contract
 from .lengths import NAME
@@ -17,9 +19,9 @@ LENGTHS = (*range(1, 33), 48, 64, 100, 128, 256, 512)
 MOST = 1 << 22
 
 
-def baked_sizes(model: ir.Model) -> Contract | None:
+def baked_sizes(model: ir.Model, place: ChildPlace) -> Contract | None:
     """Return what fails if a file runs at some batches and lengths that it declares free and not at others."""
-    session = Session(ir.to_proto(model).SerializeToString(), device="cpu")
+    session = ChildSession(ir.to_proto(model).SerializeToString(), place.device, timeout=place.timeout)
     ran = [(b, n) for b in BATCHES for n in LENGTHS if _runs(session, b, n)]
     if not ran:
         return None

@@ -8,13 +8,17 @@ from dataclasses import replace
 from ...export.errors import ProofFailed
 from ...export.inspector import InspectError, load_model
 from ...models.masks import Mask
-from ...runtime import MaskportError
+from ...runtime import DeviceUnavailable, MaskportError
+from ..child.inference import TIMEOUT
+from ..child.place import ChildPlace
 from ..errors import ToolError
 from ..verdict import FAILED, NOT_RUN, Contract, Verdict
 from .baked import baked_sizes
 from .batch import PATTERNS as BATCH_PATTERNS
 from .batch import batch_invariance
 from .claim import Claim, with_inputs
+from .empty_rows import PATTERNS as EMPTY_PATTERNS
+from .empty_rows import QUICK as QUICK_EMPTY
 from .empty_rows import empty_rows
 from .expected import as_expected, declared, parse_expected
 from .inputs import inputs_matter
@@ -32,11 +36,14 @@ def contracts_of(
     *,
     quick: bool = False,
     seed: int = 0,
+    device: str = "cpu",
+    timeout: float = TIMEOUT,
     on_contract: Callable[[Contract], None] | None = None,
 ) -> Verdict:
     """Hold a file to what its masks mean, without a reference.
 
-    It is run on the CPU; operators that are for CUDA alone are stood in for by their executable twins.
+    It is run in a process of its own. On the CPU operators that are for CUDA alone are stood in for by their executable
+    twins.
 
     Parameters
     ----------
@@ -49,6 +56,10 @@ def contracts_of(
         Whether to change tokens in one padding pattern alone.
     seed : int
         Of everything that is drawn.
+    device : str
+        Where it is run, as of :class:`maskport.runtime.Session`.
+    timeout : float
+        The longest that one run may take, in seconds.
     on_contract : callable, optional
         Called with each contract when it is done.
 
@@ -61,6 +72,8 @@ def contracts_of(
     ------
     ToolError
         If it is no ONNX model, or `expect` is no mask of its inputs.
+    DeviceUnavailable, InputError
+        If the device can't be used; nothing is run elsewhere instead.
 
     Examples
     --------
@@ -75,14 +88,18 @@ def contracts_of(
             if on_contract is not None:
                 on_contract(contract)
 
+    place = ChildPlace.on(device, timeout)
     try:
-        subject = Subject.of(model, seed)
+        subject = Subject.of(model, seed, place)
     except InspectError as error:
         raise ToolError(str(error)) from error
     except ProofFailed as error:
+        if isinstance(error.__cause__, DeviceUnavailable):
+            raise error.__cause__ from error
         # It may take other values than those that are drawn: that alone is no fault.
         why = str(error).replace("the source itself", "the file")
-        add([_baked(model) or Contract("contracts", NOT_RUN, why=why)])
+        baked = None if place.crashes else _baked(model, place)
+        add([*_crashes(place), baked or Contract("contracts", NOT_RUN, why=why)])
         return Verdict((), tuple(found), {}, reference=False)
     claims: Sequence[Claim] = subject.claims
     if expect is not None:
@@ -90,6 +107,7 @@ def contracts_of(
         add(as_expected(subject, mask))
         claims = declared(subject, mask)
     add(contracts_of_claims(subject, claims, quick))
+    add(_crashes(place))
     return Verdict((), tuple(found), {}, reference=False)
 
 
@@ -102,9 +120,17 @@ def _suspect(subject: Subject) -> tuple[str, int] | None:
     return None
 
 
-def _baked(model: Model) -> Contract | None:
+def _crashes(place: ChildPlace) -> list[Contract]:
+    """Return how the file ended its process, which no contract may pass over."""
+    if not place.crashes:
+        return []
+    more = f", and {len(place.crashes) - 1} times more" if len(place.crashes) > 1 else ""
+    return [Contract("no-crash", FAILED, float(len(place.crashes)), why=f"{place.crashes[0]}{more}")]
+
+
+def _baked(model: Model, place: ChildPlace) -> Contract | None:
     try:
-        return baked_sizes(load_model(model)[0])
+        return baked_sizes(load_model(model)[0], place)
     except MaskportError:
         return None
 
@@ -117,11 +143,11 @@ def contracts_of_claims(subject: Subject, claims: Sequence[Claim], quick: bool =
     if same.status == FAILED:
         # Nothing that moves can be told from what moves by itself.
         return
-    yield from empty_rows(subject)
-    patterns = (QUICK, ("right",)) if quick else (TOKEN_PATTERNS, BATCH_PATTERNS)
-    for contract in TokenContracts(subject, patterns[0]).run():
+    patterns = (QUICK_EMPTY, QUICK, ("right",)) if quick else (EMPTY_PATTERNS, TOKEN_PATTERNS, BATCH_PATTERNS)
+    yield from empty_rows(subject, patterns[0])
+    for contract in TokenContracts(subject, patterns[1]).run():
         yield replace(contract, source=_suspect(subject)) if contract.status == FAILED else contract
-    yield batch_invariance(subject, patterns[1])
+    yield batch_invariance(subject, patterns[2])
     yield prefix(subject)
     yield from inputs_matter(subject)
     yield lengths_free(subject)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..child.process import ended
 from ..errors import ToolError
 from .gpus import gpu
 from .libraries import stand_ins
@@ -97,7 +98,6 @@ def run_child(
             raise
     text = said.read_text(errors="replace").strip()
     if code or not (folder / "result.json").exists():
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         last = text.splitlines()[-1] if text else "it said nothing"
-        raise ToolError(f"the dry run's process ended by {how}: {last}")
+        raise ToolError(f"the dry run's process ended by {ended(code)}: {last}")
     return {**json.loads((folder / "result.json").read_text()), "said": text}

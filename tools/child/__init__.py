@@ -1,0 +1,8 @@
+"""ONNX Runtime in a process of its own: a model that crashes, hangs or takes all memory ends that process alone.
+
+session    the Session of the runtime, whose model is in such a process
+inference  the parent's side: what ONNX Runtime's own session offers, asked of the process
+serve      the child's side
+wire       arrays and what is said of them, as bytes
+process    a process that is started, waited for and ended, and how it ended
+"""
