@@ -136,13 +136,29 @@ def inspect(
 def diff(
     context: typer.Context,
     old: Annotated[Path, typer.Argument(metavar="OLD.onnx", help="A model.", show_default=False)],
-    new: Annotated[Path, typer.Argument(metavar="NEW.onnx", help="Another.", show_default=False)],
+    new: Annotated[
+        Path | None, typer.Argument(metavar="NEW.onnx", help="Another; none with --git.", show_default=False)
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            "--git",
+            metavar="REV",
+            help="Compare OLD.onnx of this revision with the file as it is now.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Compare what the masks of two models mean; exit code 1 if any attention is not the same."""
-    from .diff_command import diff_command
+    from .diff_command import diff_command, diff_committed
+    from .errors import ToolError
 
+    if (new is None) == (revision is None):
+        raise ToolError("give two models to compare, or one and --git REV, a revision that has it")
+    if new is None:
+        return diff_committed(context.obj, old, str(revision), as_json)
     return diff_command(context.obj, old, new, as_json)
 
 
