@@ -35,12 +35,16 @@ def page(report: Report, *, command: str = "inspect", sections: str = "") -> str
         _unlifted_section(report),
         _footer(pictures),
     ]
-    title = f"Attention of {text(report.model)}"
+    return document(f"Attention of {text(report.model)}", "".join(parts))
+
+
+def document(title: str, body: str, style: str = "") -> str:
+    """Return a page; all is HTML already, and `style` is added to the style sheet."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n'
-        f"<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
+        f'<meta name="color-scheme" content="light dark">\n<title>{title}</title>\n<style>{STYLE}{style}</style>\n'
+        f"</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
     )
 
 
@@ -62,11 +66,16 @@ def _header(report: Report, command: str, masks: int, unread: int) -> str:
         (len(report.sites) - not_run, "run against the graph", "good" if report.sites and not not_run else ""),
         (unread, "not understood", "bad" if unread else ""),
     ]
-    items = "".join(f'<div class="{kind}"><dt>{what}</dt><dd>{n}</dd></div>' for n, what, kind in figures)
     return (
         f'<header>\n<p class="over">maskport {command}</p>\n<h1><bdi>{text(report.model)}</bdi></h1>\n'
-        f'<dl class="figures">{items}</dl>\n</header>\n'
+        f"{figures_list(figures)}</header>\n"
     )
+
+
+def figures_list(figures: Iterable[tuple[object, str, str]]) -> str:
+    """Return large figures, each with what it is and the class of its colour."""
+    items = "".join(f'<div class="{kind}"><dt>{what}</dt><dd>{n}</dd></div>' for n, what, kind in figures)
+    return f'<dl class="figures">{items}</dl>\n'
 
 
 def _mask_section(group: MaskGroup, drawn: Picture) -> str:
@@ -121,15 +130,20 @@ def _panels(drawn: Picture) -> Iterable[str]:
 
 
 def _facts(group: MaskGroup) -> str:
-    facts = describe_mask(group.mask)
-    sides = [("left", facts["left"]), ("right", facts["right"])]
+    known = describe_mask(group.mask)
+    sides = [("left", known["left"]), ("right", known["right"])]
     window = [f"{side} {n}" for side, n in sides if n != -1]
-    rows = [("causal", "yes" if facts["causal"] else "no"), ("window", ", ".join(window) or "unbounded")]
-    rows += [(kind, ", ".join(code(name) for name in facts[kind])) for kind in ("padding", "segments", "dense")]
-    if not facts["exact"]:
+    rows = [("causal", "yes" if known["causal"] else "no"), ("window", ", ".join(window) or "unbounded")]
+    rows += [(kind, ", ".join(code(name) for name in known[kind])) for kind in ("padding", "segments", "dense")]
+    if not known["exact"]:
         rows.append(("note", "the expression says more than these facts"))
     assumed = dict.fromkeys(pair for site in group.sites for pair in site.assumes)
     rows.append(("assumed", "<br>".join(f"{code(name)} is {escape(check)}" for name, check in assumed) or "nothing"))
+    return facts(rows)
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a list of facts, each with its name; those without a value are left out."""
     items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
     return f'<dl class="facts">{items}</dl>\n'
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from ..export.inspector import Report
 from ..export.optimized import Optimized
-from .inspect_page import LONGEST_TEXT, code, page, text
+from .inspect_page import LONGEST_TEXT, code, facts, page, text
 from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals, timings
 from .tables import error_text
 
@@ -38,13 +37,8 @@ def _became(optimized: Optimized) -> str:
             ("became", f"<strong>{text(site.kernel)}</strong>"),
             ("why", text(site.why, LONGEST_TEXT) + (more if refused else "")),
         ]
-        lists.append(_facts(rows))
+        lists.append(facts(rows))
     return f"<section>\n<h2>What became of it</h2>\n{'<hr>'.join(lists)}</section>\n" if lists else ""
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> str:
-    items = "".join(f"<dt>{what}</dt><dd>{value}</dd>" for what, value in rows if value)
-    return f'<dl class="facts">{items}</dl>\n'
 
 
 def _summary(optimized: Optimized) -> str:
@@ -64,4 +58,4 @@ def _summary(optimized: Optimized) -> str:
     rows += [
         ("note", text(note, LONGEST_TEXT)) for note in (*optimized.notes, *(proof.notes if proof is not None else ()))
     ]
-    return f"<section>\n<h2>The result</h2>\n{_facts(rows)}</section>\n"
+    return f"<section>\n<h2>The result</h2>\n{facts(rows)}</section>\n"

@@ -287,7 +287,7 @@ def _of_each(
         for name, pairs in weights.of(cast(expected.own, inputs), batch).items():
             seen[name] = seen.get(name, False) | pairs
     for name, claim in claims.items():
-        if claim.queries not in subject.layout.tokens or claim.keys not in subject.layout.tokens or name not in seen:
+        if name not in seen or not claim.known or not {claim.queries, claim.keys} <= set(subject.layout.tokens):
             continue
         mask = attends(subject, case, before, claim.mask, claim.queries, claim.keys)
         real = case.rows.real[claim.queries]
@@ -303,7 +303,8 @@ def _claims(expected: Expected) -> dict[str, Claim]:
     """Return what is expected of each attention of the file; those of a reference are told by name, else in order."""
     ours, theirs = expected.own.claims, expected.subject.claims
     by_name = {claim.name: claim for claim in theirs}
-    if len(ours) == len(theirs) and not all(claim.name in by_name for claim in ours):
+    in_order = len(ours) == len(theirs) and all(claim.known for claim in (*ours, *theirs))
+    if in_order and not all(claim.name in by_name for claim in ours):
         return {claim.name: other for claim, other in zip(ours, theirs, strict=True)}
     return {claim.name: by_name[claim.name] for claim in ours if claim.name in by_name}
 

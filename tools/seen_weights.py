@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ..export.errors import ProofFailed
-from ..export.inspector import find_attention
+from ..export.inspector import find_claimed
 from ..export.proof.side import Side, side_of
 from .contracts.subject import Subject
 from .shown import plural
@@ -53,16 +53,22 @@ class Weights:
 def weights_of(subject: Subject) -> tuple[Weights, list[str]]:
     """Return what gives the weights of a file's attention, and why some has none."""
     work = subject.model.clone()
-    found = find_attention(work, check=False)
-    values = {found.names[site.node]: site.weights for site in found.sites if site.weights is not None}
-    names = {site: str(value.name) for site, value in values.items()}
-    notes = []
-    if operators := [site for site in found.sites if site.weights is None]:
-        kinds = ", ".join(dict.fromkeys(site.form for site in operators))
-        notes.append(f"the weights of {plural(len(operators), 'attention')} are inside an operator: {kinds}")
-    notes += [
-        f"the attention at {other.node} was not understood" for other in found.reasons.values() if other.attention
-    ]
+    found = find_claimed(work, check=False)
+    values = {site.node: site.weights for site in found.sites}
+    names: dict[str, str] = {}
+    notes: list[str] = []
+    forms: list[str] = []
+    known = {node: site.name for node, site in found.reports.items()}
+    for node, name in (known | {node: other.node for node, other in found.reasons.items() if other.attention}).items():
+        # Of one that was not understood, what its Softmax gives.
+        value = values.get(node) or (node.outputs[0] if node.op_type == "Softmax" else None)
+        if value is not None:
+            names[name] = str(value.name)
+        else:
+            forms.append(found.reports[node].form if node in found.reports else node.op_type)
+    if forms:
+        kinds = ", ".join(dict.fromkeys(forms))
+        notes.append(f"the weights of {plural(len(forms), 'attention')} are inside an operator: {kinds}")
     if not names:
         return Weights(None, {}), notes
     try:

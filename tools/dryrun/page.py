@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from ..inspect_style import STYLE
+from ..inspect_page import document
 from ..shown import plural, shown
 from .kernels import OPERATORS, short_name
 from .trace import COPIES, Action, AttentionKernel, RanNode, Trace
@@ -47,12 +47,7 @@ def write_page(trace: Trace, path: Path) -> None:
 def page(trace: Trace) -> str:
     """Return the page as HTML."""
     parts = (_header(trace), _attention(trace.attention), _timeline(trace), _nodes(trace), _footer(trace))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>Dry run of {_text(trace.model)}</title>\n'
-        f"<style>{STYLE}{MORE_STYLE}</style>\n</head>\n<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
-    )
+    return document(f"Dry run of {_text(trace.model)}", "".join(parts), MORE_STYLE)
 
 
 def _text(text: str, longest: int = LONGEST_NAME) -> str:
