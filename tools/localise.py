@@ -18,6 +18,7 @@ from ..export.check.backend import load
 from ..export.inspector import find_claimed, load_model
 from ..export.sites_metadata import SITE_KEY
 from ..export.tracing.traces import TRACE_KEY, last_frame
+from .child.place import ChildPlace
 from .value_twins import Known, RealTokens, Values
 
 # A constant of more numbers is a weight; of fewer it may be a scale, a fill or an epsilon.
@@ -102,7 +103,7 @@ def _values(model: ir.Model, inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
         array = inputs[_name(value)]
         typed = is_float(array) and value.dtype is not None and value.dtype.is_floating_point()
         given[_name(value)] = array.astype(value.dtype.numpy()) if typed and value.dtype is not None else array
-    found = load(model, every_value=True).run(given)
+    found = load(model, every_value=True, start=ChildPlace.on().start).run(given)
     return {name: array if _is_compared(array) else None for name, array in found.items()}
 
 

@@ -15,11 +15,9 @@ import onnxruntime as ort
 
 from ...runtime.options import CONFIG
 from ..errors import Crashed
-from . import wire
+from . import TIMEOUT, wire
 from .process import Process
 
-# Nothing that is validated takes longer for one run, in seconds.
-TIMEOUT = 300.0
 CPU = "CPUExecutionProvider"
 # What of ONNX Runtime's options is told to the process.
 OPTIONS = ("intra_op_num_threads", "inter_op_num_threads", "graph_optimization_level", "log_severity_level")

@@ -9,7 +9,8 @@ from typing import Any
 from ...export.proof.side import Place
 from ...runtime import DeviceUnavailable
 from ...runtime.device import choose
-from .inference import TIMEOUT, ChildInference
+from . import TIMEOUT
+from .inference import ChildInference
 
 
 @dataclass(frozen=True)

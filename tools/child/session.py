@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from ...runtime import Session
-from .inference import TIMEOUT, ChildInference
+from . import TIMEOUT
+from .inference import ChildInference
 
 
 class ChildSession(Session):

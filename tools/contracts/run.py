@@ -9,7 +9,7 @@ from ...export.errors import ProofFailed
 from ...export.inspector import InspectError, load_model
 from ...models.masks import Mask
 from ...runtime import DeviceUnavailable, MaskportError
-from ..child.inference import TIMEOUT
+from ..child import TIMEOUT
 from ..child.place import ChildPlace
 from ..errors import ToolError
 from ..verdict import FAILED, NOT_RUN, Contract, Verdict

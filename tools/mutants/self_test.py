@@ -15,10 +15,13 @@ from ...export.errors import ProofFailed
 from ...export.lowering.canonical import Site
 from ...export.proof.side import side_of
 from ...models.masks import Window
-from ...runtime import MaskportError, Session
+from ...runtime import MaskportError
+from ..child import TIMEOUT
+from ..child.place import ChildPlace
+from ..child.session import ChildSession
 from ..contracts.run import contracts_of_claims
 from ..contracts.subject import Model, Subject
-from ..errors import ToolError
+from ..errors import Crashed, ToolError
 from ..validation import validate
 from ..verdict import FAILED
 from .mutations import MUTATIONS, TRACED_LENGTH, Mutation
@@ -95,7 +98,9 @@ class SelfTest:
         }
 
 
-def self_test(model: Model, *, seed: int = 0, on_mutant: Callable[[str], None] | None = None) -> SelfTest:
+def self_test(
+    model: Model, *, seed: int = 0, timeout: float = TIMEOUT, on_mutant: Callable[[str], None] | None = None
+) -> SelfTest:
     """Plant each fault in the first attention that can have it, and try to catch it by parity and by contracts.
 
     Parity compares with the untouched file; the contracts hold the fault to the masks of the untouched file, which
@@ -107,9 +112,18 @@ def self_test(model: Model, *, seed: int = 0, on_mutant: Callable[[str], None] |
         If the model can't be read or run.
     ToolError
         If no attention can be written anew, or the untouched file fails its own contracts.
+    Crashed
+        If the untouched file ends its process, or takes longer than `timeout` seconds for one run.
     """
-    test = _Test(Subject.of(model, seed))
-    if broken := test.broken(test.subject):
+    place = ChildPlace.on(timeout=timeout)
+    try:
+        test = _Test(Subject.of(model, seed, place), place)
+        broken = test.broken(test.subject)
+    except ProofFailed as error:
+        raise Crashed(place.crashes[0]) if place.crashes else error from error
+    if place.crashes:
+        raise Crashed(place.crashes[0])
+    if broken:
         raise ToolError(f"the untouched file fails its own contracts: {broken}")
     grounds = [ground for ground in Ground.each(test.subject.model) if test.is_sound(ground)]
     if not grounds:
@@ -133,9 +147,9 @@ def self_test(model: Model, *, seed: int = 0, on_mutant: Callable[[str], None] |
 class _Test:
     """The untouched file, and what is tried on each mutant of it."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.reference = Session(_bytes(subject.model), device="cpu")
+    def __init__(self, subject: Subject, place: ChildPlace) -> None:
+        self.subject, self.place = subject, place
+        self.reference = ChildSession(_bytes(subject.model), place.device, timeout=place.timeout)
         case = subject.draw(EXAMPLE, "ones")
         self.examples = case.inputs if case is not None else subject.interface.examples
 
@@ -156,7 +170,7 @@ class _Test:
         return Mutant(mutation.name, before.name, parity, self.broken(mutant), self._in_one_batch(mutant), same)
 
     def _loaded(self, model: ir.Model) -> Subject:
-        side = side_of(model, "the mutant")
+        side = side_of(model, "the mutant", place=self.place)
 
         def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             # What masks name is what the untouched file computes.
@@ -173,7 +187,7 @@ class _Test:
         return None
 
     def _apart(self, model: ir.Model) -> str | None:
-        session = Session(_bytes(model), device="cpu")
+        session = ChildSession(_bytes(model), self.place.device, timeout=self.place.timeout)
         verdict = validate(session, self.reference, self.examples, seed=self.subject.seed)
         return str(verdict.failures[0]) if verdict.failures else None
 
