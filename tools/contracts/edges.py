@@ -30,7 +30,7 @@ class Edges:
         closed = one_axis and bool(windows) and min(sides[0]) > 0
         self.reach = tuple(sum(side) for side in sides) if closed and min(sides[1]) >= 0 else ()
         self._moved = {(side, inside): 0.0 for side in (-1, 1) for inside in (0, 1)}
-        self._tried = {side: 0 for side in (-1, 1)}
+        self._tried = dict.fromkeys((-1, 1), 0)
 
     def note(self, apart: np.ndarray, may: np.ndarray, place: int) -> None:
         """Put down how far rows [B, S] moved with the token at a place, of those that may read it."""

@@ -29,11 +29,10 @@ from .claim import FAMILIES, NOTHING
 from .edges import Edges
 from .finding import Finding
 from .reach import Reach, reach
-from .subject import Arrays, Subject
+from .subject import USUAL, Arrays, Subject
 from .tokens import Redrawn, moved, redrawn
 
 PADDING, NAN, MATTER = "padding-invariance", "padding-nan", "tokens-matter"
-MAIN = Size(3, 17, 11)
 PATTERNS = ("ones", "holes", "left", "right", "no token")
 # Padding anywhere, which is on the left and on the right, too.
 QUICK = ("holes",)
@@ -59,36 +58,39 @@ class TokenContracts:
 
     def run(self) -> list[Contract]:
         """Run all cases."""
-        for case, places in self._cases():
-            self._try(case, places)
+        for case, before, places in self._cases():
+            self._try(case, before, places)
         if (narrow := self.edges.narrow()) is not None:
             self.found["window"].fail(narrow)
         contracts = [finding.contract() for finding in (*self.found.values(), self.matter)]
         return [contracts[0], self._nan(), *contracts[1:]]
 
-    def _cases(self) -> Iterator[tuple[Case, range | tuple[int, ...]]]:
-        """Yield cases, each with the places of the tokens that are changed one by one."""
+    def _cases(self) -> Iterator[tuple[Case, Arrays, range | tuple[int, ...]]]:
+        """Yield cases and what they give, each with the places of the tokens that are changed one by one."""
         layout = self.subject.layout
         patterns = self.patterns if layout.masks else ("ones", "holes") if _has_masks(self.subject) else ("ones",)
         for pattern in patterns:
-            case = self.subject.draw(MAIN, pattern)
-            if case is not None:
-                yield case, range(max(case.sizes[label] for label in layout.tokens)) if layout.tokens else ()
+            try:
+                usual = self.subject.usual(pattern)
+            except BackendError:
+                # That it runs at all lengths is another contract.
+                continue
+            if usual is not None:
+                yield *usual, range(max(usual[0].sizes[label] for label in layout.tokens)) if layout.tokens else ()
         far = max(self.edges.reach, default=-1)
-        if far + BEYOND > MAIN.length and far + BEYOND <= LONGEST:
+        if far + BEYOND > USUAL.length and far + BEYOND <= LONGEST:
             case = self.subject.draw(Size(1, far + BEYOND, 11), "ones")
-            if case is not None:
-                last = far + BEYOND - 1
-                yield case, (0, 1, last // 2, last - 1, last)
+            if case is None:
+                return
+            try:
+                before = self.subject.run(case.inputs)
+            except BackendError:
+                return
+            last = far + BEYOND - 1
+            yield self.subject.told(case, before), before, (0, 1, last // 2, last - 1, last)
 
-    def _try(self, case: Case, places: range | tuple[int, ...]) -> None:
+    def _try(self, case: Case, before: Arrays, places: range | tuple[int, ...]) -> None:
         subject = self.subject
-        try:
-            before = subject.run(case.inputs)
-        except BackendError:
-            # That it runs at all lengths is another contract.
-            return
-        case = subject.told(case, before)
         if _has_nan(subject, case, before):
             # Nothing can be seen to move it; that it is there is another contract.
             return

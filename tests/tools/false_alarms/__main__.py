@@ -26,10 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.false_alarms", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many, from 0 on")
     parser.add_argument("--full", type=int, help="how many of them in full, the others --quick; by default all")
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, metavar="MODEL", help="of " + ", ".join(NAMES))
+    parser.add_argument(
+        "--models", nargs="+", choices=NAMES, default=NAMES, metavar="MODEL", help="of " + ", ".join(NAMES)
+    )
     parser.add_argument("--opsets", nargs="+", type=int, choices=OPSETS, default=OPSETS)
     parser.add_argument("--jobs", type=int, default=1, help="processes, with one thread each")
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines, one for each graph and seed; it is added to")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="JSON lines, one for each graph and seed; it is added to"
+    )
     parser.add_argument("--graphs", type=Path, help="a folder in which the exported files are kept")
     asked = parser.parse_args(arguments)
     full = asked.seeds if asked.full is None else asked.full
