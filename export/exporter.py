@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from .cases.layout import Layout
+from .certificate.claim import Certificate
+from .certificate.digest import digest_of
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
 from .errors import CheckFailed, ExportError
 from .files import prepare, save
@@ -188,9 +190,10 @@ def export(
         strip_all_traces(model)
     assumes = {"version": METADATA_VERSION, "assumes": []}
     metadata = {IO_KEY: io, PAD_SAFE_KEY: pad_safe, ASSUMES_KEY: assumes}
-    if checked is not None:
-        metadata[CERTIFICATE_KEY] = checked.certificate()
     model.metadata_props.update({key: json.dumps(value) for key, value in metadata.items()})
+    if checked is not None:
+        certificate = checked.certificate() | {"digest": digest_of(model)}
+        model.metadata_props[CERTIFICATE_KEY] = Certificate.write(certificate)
     if path is not None:
         save(model, path)
     return Exported(model, path, traced.captured.messages, repairs, checked)

@@ -14,6 +14,8 @@ import onnx_ir.passes.common as passes
 
 from ..models.masks import Mask
 from . import repairs
+from .certificate.claim import Certificate
+from .certificate.digest import digest_of
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION
 from .errors import OptimizeError
 from .files import prepare, save
@@ -312,7 +314,9 @@ class _Making:
             work.metadata_props[ASSUMES_KEY] = json.dumps({"version": METADATA_VERSION, "assumes": entries})
         options = {"target": str(self.target), "dtype": self.target.dtype, "padding_rows": self.padding_rows}
         certificate = {"version": METADATA_VERSION} if proof is None else proof.certificate()
-        work.metadata_props[CERTIFICATE_KEY] = json.dumps(certificate | {"optimized": options})
+        work.metadata_props[CERTIFICATE_KEY] = Certificate.write(
+            certificate | {"digest": digest_of(work), "optimized": options}
+        )
 
     def result(self, work: ir.Model, assumes: Sequence[dict[str, Any]], proof: Proof | None) -> Optimized:
         """Return what was made."""

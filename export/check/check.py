@@ -11,6 +11,7 @@ from ..cases.draw import SIZES, Case, Size, draw_cases, sizes_of
 from ..cases.parity import Difference, tolerance_of, worst_valid
 from ..cases.patterns import NAMES
 from ..cases.rows import VALID, rows_of
+from ..certificate.drawn_case import DrawnCase
 from ..errors import ExportError
 from .backend import BackendError
 from .batch import check_batch
@@ -66,8 +67,8 @@ def check(
         type, NaN of its own, rows that depend on the others of their batch.
     """
     subject = related(subject)
-    layout, examples, masks = subject.layout, subject.examples, subject.masks
-    checked = Checked(subject.backend.how, subject.seed)
+    layout, masks, drawn_from = subject.layout, subject.masks, subject.drawn_from
+    checked = Checked(subject.backend.how, subject.seed, drawn_from=drawn_from)
     if not subject.backend.is_onnxruntime and (why := _fails(subject)):
         checked.how = "nothing"
         checked.not_run.append(("everything", f"{NO_BFLOAT16}, and the reference fails: {why}"))
@@ -75,7 +76,7 @@ def check(
         return checked, unknown_pad_safety("the file could not be run here")
     extra, too_long = extra_sizes(subject, bounds)
     checked.not_run += too_long
-    drawn = list(draw_cases(layout, examples, masks, SIZES, NAMES, subject.seed))
+    drawn = list(draw_cases(layout, drawn_from.examples, masks, SIZES, NAMES, subject.seed))
     runs = _Runs(subject, checked)
 
     runs.compare_example()
@@ -128,9 +129,12 @@ class _Runs:
                 self.checked.not_run.append((case.name, f"the module itself can't: {error}"))
 
     def _compare(self, case: Case) -> None:
-        found = compare_case(self.subject, case)
+        found, expected = compare_case(self.subject, case)
+        # The two were of the same types.
+        types = {name: array.dtype for name, array in expected.items()}
+        drawn = DrawnCase.of(self.subject.layout, case, expected, types, len(self.ran))
         self.ran.append(case)
-        self.checked.cases.append(CheckedCase(case.name, worst_valid(found)))
+        self.checked.cases.append(CheckedCase(case.name, worst_valid(found), drawn))
         for difference in found:
             if not difference.ok:
                 self.apart.setdefault((difference.output, difference.rows), (case, difference))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..certificate.drawn_case import DrawnCase
+    from ..certificate.drawn_from import DrawnFrom
 
 CERTIFICATE_KEY = "maskport.certificate"
 PAD_SAFE_KEY = "maskport.pad_safe"
@@ -16,10 +20,23 @@ PACKAGES = ("maskport", "torch", "onnx", "onnxscript", "onnxruntime", "onnxrunti
 
 @dataclass(frozen=True)
 class CheckedCase:
-    """One case that was run on both sides: its name, and the largest error on valid rows (None: it has none)."""
+    """One case that was run on both sides.
+
+    Attributes
+    ----------
+    name, error
+        Its name, and the largest error on valid rows (None: it has none).
+    drawn
+        How to draw it again, and what came out.
+    """
 
     name: str
     error: float | None
+    drawn: DrawnCase | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the case as it stands in the certificate."""
+        return {"name": self.name, "error": self.error} | ({} if self.drawn is None else self.drawn.to_json())
 
 
 @dataclass
@@ -43,6 +60,8 @@ class Checked:
         Tolerance per unit of the largest value, by element type, with the reason.
     against
         What the file was compared with.
+    drawn_from
+        What the cases were drawn from.
     """
 
     how: str
@@ -52,6 +71,7 @@ class Checked:
     notes: list[str] = field(default_factory=list)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     against: str = "the PyTorch module in evaluation mode, its fused inference path off"
+    drawn_from: DrawnFrom | None = None
 
     @property
     def worst(self) -> float | None:
@@ -65,7 +85,8 @@ class Checked:
             "how": self.how,
             "against": self.against,
             "seed": self.seed,
-            "cases": [{"name": case.name, "error": case.error} for case in self.cases],
+            "drawn_from": None if self.drawn_from is None else self.drawn_from.to_json(),
+            "cases": [case.to_json() for case in self.cases],
             "limits": self.limits,
             "not_run": [{"name": name, "why": why} for name, why in self.not_run],
             "notes": self.notes,

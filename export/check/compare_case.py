@@ -20,13 +20,15 @@ from .subject import Subject
 Outputs = Mapping[str, np.ndarray]
 
 
-def compare_case(subject: Subject, case: Case) -> list[Difference]:
+def compare_case(subject: Subject, case: Case) -> tuple[list[Difference], Outputs]:
     """Run a case on both sides and compare.
 
     Returns
     -------
     list of Difference
         One per output and kind of row; those of valid rows are within their limits.
+    dict
+        What the module gives.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def compare_case(subject: Subject, case: Case) -> list[Difference]:
             raise ExportError(_nan(subject, case, difference))
         if difference.rows == VALID and difference.error > difference.limit:
             raise ExportError(_wrong(subject, case, difference, actual, expected))
-    return found
+    return found, expected
 
 
 def _failed(subject: Subject, case: Case, message: str) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from ...models.masks import Mask
 from ..cases.draw import Case, draw_case
 from ..cases.layout import Label, Layout
+from ..certificate.drawn_from import DrawnFrom, with_few_values
 from .backend import Backend
 from .eager import Eager
 
@@ -60,6 +61,12 @@ class Subject:
         """Return the inputs that have an axis, and where."""
         return [(name, value.axes.index(axis)) for name, value in self.layout.inputs.items() if axis in value.axes]
 
+    @property
+    def drawn_from(self) -> DrawnFrom:
+        """What cases are drawn from, so that the file can tell it."""
+        examples = with_few_values(self.examples, self.layout)
+        return DrawnFrom(self.layout, examples, tuple(dict.fromkeys(self.masks)), {})
+
     def draw(self, sizes: Mapping[Label, int], pattern: str = "ones") -> Case:
         """Draw a case."""
-        return draw_case(self.layout, self.examples, self.masks, sizes, pattern, self.seed)
+        return draw_case(self.layout, self.drawn_from.examples, self.masks, sizes, pattern, self.seed)

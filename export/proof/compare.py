@@ -44,6 +44,8 @@ class Apart:
         The largest difference, and what it may be.
     why
         What is wrong; None if nothing is.
+    bad
+        How many numbers are NaN, or infinite where they must be finite.
     """
 
     output: str
@@ -51,6 +53,7 @@ class Apart:
     error: float
     limit: float
     why: str | None = None
+    bad: int = 0
 
 
 def with_rows(case: Case, interface: Interface, masks: Sequence[Mask], computed: Arrays) -> Case:
@@ -121,13 +124,13 @@ def _equal(difference: Difference) -> Apart:
         why = f"is NaN in {difference.nan} of {difference.elements} numbers where the source isn't"
     elif not difference.error <= difference.limit:
         why = "differs from the source"
-    return Apart(difference.output, difference.rows, difference.error, difference.limit, why)
+    return Apart(difference.output, difference.rows, difference.error, difference.limit, why, difference.nan)
 
 
 def _finite(difference: Difference, one: np.ndarray, two: np.ndarray) -> Apart:
     bad = int((~np.isfinite(one) & np.isfinite(two)).sum()) if is_float(one) else 0
     why = f"is NaN or infinite in {bad} of {one.size} numbers where the source isn't" if bad else None
-    return Apart(difference.output, difference.rows, difference.error, np.inf, why)
+    return Apart(difference.output, difference.rows, difference.error, np.inf, why, bad)
 
 
 def _zero(layout: Layout, case: Case, name: str, one: np.ndarray) -> Apart | None:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from ...models.masks import Mask
 from ..cases.draw import Case, Size, draw_case, sizes_of
 from ..cases.layout import Input, Label, Layout, Sum
+from ..certificate.drawn_from import with_few_values
 from ..check.backend import BackendError
 from ..errors import ExportError, ProofFailed
 from ..io_metadata import IO_KEY, KNOWN, axes_of, io_of
@@ -82,7 +83,7 @@ def interface_of(model: ir.Model, source: Side, masks: Sequence[Mask], hidden: S
     # An id may be looked up by the graph alone: what is inside a function is not followed.
     bounds = {str(value.name): bound for value in model.graph.inputs if (bound := bound_of(value)) is not None}
     declared = _layout(model, masks, bounds)
-    examples = examples_of(model.graph, declared, masks, bounds, seed)
+    examples = with_few_values(examples_of(model.graph, declared, masks, bounds, seed), declared)
     reasons: list[str] = []
     doubtful = None
     for trials, multiple, layout in itertools.product((TRIALS, LONE_TRIALS), MULTIPLES, _candidates(declared)):

@@ -12,6 +12,8 @@ from ...models.masks import Mask
 from ..cases.draw import Case
 from ..cases.layout import Label, Layout
 from ..cases.rows import VALID
+from ..certificate.drawn_case import DrawnCase
+from ..certificate.drawn_from import DrawnFrom
 from ..check.backend import BackendError
 from ..check.checked import Checked, CheckedCase
 from ..errors import ProofFailed
@@ -25,6 +27,7 @@ from .side import Side
 AGAINST = "the source file, its graph as it is written"
 # Real tokens that a mask of integers marks with other numbers than 1.
 OTHER_NUMBERS = (1, 2)
+MARKED = "marked by 1 and 2"
 
 
 class Runs:
@@ -43,7 +46,10 @@ class Runs:
         self.interface, self.reference, self.candidates = interface, reference, candidates
         self.masks, self.assumes, self.padding_rows = masks, assumes, padding_rows
         self.pooled = Pooled(interface, reference, seed)
-        self.record = Checked(candidates[-1].side.how, seed, against=AGAINST)
+        drawn_from = DrawnFrom(
+            interface.layout, interface.examples, tuple(dict.fromkeys(masks)), interface.hidden, interface.lone
+        )
+        self.record = Checked(candidates[-1].side.how, seed, against=AGAINST, drawn_from=drawn_from)
         self.worst: dict[str, float] = {}
         self.seen: set[tuple[Any, ...]] = set()
         self.compared: set[str] = set()
@@ -83,8 +89,7 @@ class Runs:
         if key in self.seen or not is_granted(case, layout, self.assumes):
             return
         self.seen.add(key)
-        if "mask=" not in case.name and any(value.role == "mask" for value in layout.inputs.values()):
-            case = replace(case, name=f"{case.name},mask={pattern}")
+        case = named(case, layout, pattern)
         try:
             expected = self.reference.run(case.inputs)
         except BackendError as error:
@@ -97,7 +102,8 @@ class Runs:
         case = with_rows(case, self.interface, self.masks, expected)
         for candidate in self.candidates:
             actual = candidate.run(case.inputs, case.name)
-            found = self._compare(candidate, case, actual, expected)
+            found, partly = self.apart(candidate, case, actual, expected)
+            self.left_open |= partly
             if wrong := next((apart for apart in found if apart.why is not None), None):
                 raise ProofFailed(candidate.when + _told(case, wrong))
             valid = [apart for apart in found if apart.rows == VALID]
@@ -106,17 +112,13 @@ class Runs:
         # Of the result, which comes last.
         self.compared |= {apart.output for apart in valid}
         self.dtypes |= {actual[name].dtype.name for name in layout.outputs}
-        self.record.cases.append(CheckedCase(case.name, largest))
+        types = {name: actual[name].dtype for name in layout.outputs}
+        drawn = DrawnCase.of(layout, case, expected, types, len(self.record.cases), partly)
+        self.record.cases.append(CheckedCase(case.name, largest, drawn))
 
     def compare_other_numbers(self, case: Case) -> None:
         """Compare a case whose masks of integers mark real tokens with other numbers than 1, too."""
-        inputs = dict(case.inputs)
-        rng = np.random.default_rng([self.record.seed, 2])
-        for name in self.interface.layout.masks:
-            value, array = self.interface.layout.inputs[name], inputs[name]
-            if value.role == "mask" and value.pad == 0 and array.dtype.kind in "iu":
-                inputs[name] = (array != 0) * rng.choice(OTHER_NUMBERS, array.shape).astype(array.dtype)
-        self.compare(replace(case, name=f"{case.name},marked by 1 and 2", inputs=inputs), case.pattern)
+        self.compare(marked(case, self.interface.layout, self.record.seed), case.pattern)
 
     def note_effects(self, case: Case) -> None:
         """Note the masks that change no valid row of the source when they hide nothing: a loss would not be seen."""
@@ -136,9 +138,17 @@ class Runs:
                     f"nothing that was tried shows an effect of {name!r}, so its loss would not be seen"
                 )
 
-    def _compare(self, candidate: Candidate, case: Case, actual: Arrays, expected: Arrays) -> list[Apart]:
-        """Compare a case; rows of outputs that read padding in the source count only where padding is kept."""
-        layout = self.interface.layout
+    def apart(self, candidate: Candidate, case: Case, actual: Arrays, expected: Arrays) -> tuple[list[Apart], set[str]]:
+        """Compare a case; rows of outputs that read padding in the source count only where padding is kept.
+
+        Returns
+        -------
+        list of Apart
+            What was found.
+        set of str
+            The outputs of which not all rows count.
+        """
+        layout, partly = self.interface.layout, set()
         found = compare(layout, case, actual, expected, self.padding_rows, candidate.tolerance)
         for apart in [apart for apart in found if apart.why is not None and apart.rows == VALID]:
             name = apart.output
@@ -152,8 +162,8 @@ class Runs:
                 fewer = without_rows(case, reads)
                 again = compare(alone, fewer, actual, expected, self.padding_rows, candidate.tolerance)
                 found = [other for other in found if other.output != name] + again
-                self.left_open.add(name)
-        return found
+                partly.add(name)
+        return found, partly
 
     def finish(self) -> Checked:
         """Return what was found.
@@ -183,6 +193,24 @@ class Runs:
         limits = {name: result.tolerances[name] for name in names if name in result.tolerances}
         record.limits = {name: {"per_unit": limit.value, "why": limit.why} for name, limit in limits.items()}
         return record
+
+
+def named(case: Case, layout: Layout, pattern: str) -> Case:
+    """Return a case whose name tells its pattern if the model has any mask."""
+    if "mask=" in case.name or all(value.role != "mask" for value in layout.inputs.values()):
+        return case
+    return replace(case, name=f"{case.name},mask={pattern}")
+
+
+def marked(case: Case, layout: Layout, seed: int) -> Case:
+    """Return a case whose masks of integers mark real tokens with other numbers than 1, too."""
+    inputs = dict(case.inputs)
+    rng = np.random.default_rng([seed, 2])
+    for name in layout.masks:
+        value, array = layout.inputs[name], inputs[name]
+        if value.role == "mask" and value.pad == 0 and array.dtype.kind in "iu":
+            inputs[name] = (array != 0) * rng.choice(OTHER_NUMBERS, array.shape).astype(array.dtype)
+    return replace(case, name=f"{case.name},{MARKED}", inputs=inputs)
 
 
 def _masks(layout: Layout, name: str) -> bool:
