@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..export.cases.draw import is_float
+from ..export.proof.side import HERE, Place
 from ..models.masks import Mask
 from .contracts.claim import with_inputs
 from .contracts.expected import declared, parse_expected
@@ -38,7 +39,9 @@ class Expected:
     run: Run | None = None
 
 
-def expected_of(own: Subject, expect: str | Mask | None, reference: Model | Run | None) -> Expected:
+def expected_of(
+    own: Subject, expect: str | Mask | None, reference: Model | Run | None, place: Place = HERE
+) -> Expected:
     """Return what is expected: of a declared mask, of the reference's masks, of the reference, or of the file's masks.
 
     Raises
@@ -55,7 +58,7 @@ def expected_of(own: Subject, expect: str | Mask | None, reference: Model | Run 
         return Expected(own, held, "the masks that were read from the file, and the padding that its inputs declare")
     if callable(reference):
         return Expected(own, held, "what the reference itself depends on, measured in the same way", reference)
-    theirs = Subject.of(reference, own.seed)
+    theirs = Subject.of(reference, own.seed, place)
     theirs = theirs.promised(with_inputs(theirs.claims, theirs.layout))
     return Expected(own, _run_by(own, theirs), "the masks that were read from the reference")
 

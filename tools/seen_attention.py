@@ -13,6 +13,7 @@ from ..export.cases.layout import Label
 from ..export.check.backend import BackendError
 from ..export.errors import ProofFailed
 from ..export.inspector import InspectError
+from ..export.proof.side import HERE, Place
 from ..models.masks import Mask
 from .contracts import noise
 from .contracts.claim import FAMILIES, Claim
@@ -118,6 +119,7 @@ def see_attention(
     reference: Model | Run | None = None,
     *,
     seed: int = 0,
+    place: Place = HERE,
     on_run: Callable[[], None] = lambda: None,
 ) -> SeenAttention:
     """Measure at a small size, with padding, what each row of a file depends on.
@@ -137,6 +139,8 @@ def see_attention(
         padding that its inputs declare.
     seed
         Of everything that is drawn.
+    place
+        Where files are run.
     on_run
         Called after each token.
 
@@ -146,11 +150,11 @@ def see_attention(
         Its notes tell what could not be seen; nothing is raised.
     """
     try:
-        expected = expected_of(Subject.of(candidate, seed), expect, reference)
+        expected = expected_of(Subject.of(candidate, seed, place), expect, reference, place)
     except (InspectError, ProofFailed, ToolError) as error:
         return SeenAttention("", notes=(f"nothing could be seen: {error}",))
-    weights, notes = weights_of(expected.own)
-    claims = _claims(expected)
+    weights, notes = weights_of(expected.own, place)
+    claims = _claims(expected, weights)
     found: dict[tuple[str, Label, Label], list[Panel]] = {}
     for case, count in _cases(expected.subject):
         try:
@@ -161,6 +165,8 @@ def see_attention(
     far = max(Edges(expected.subject).reach, default=0)
     if far + BEYOND > LONGEST:
         notes.append(f"the windows of all layers reach {far} tokens together: where they end is not in the picture")
+    if not found and not notes:
+        notes.append("no output has an axis of tokens, and no attention is over one")
     return SeenAttention(expected.told, tuple(_joined(found, claims)), tuple(notes))
 
 
@@ -215,7 +221,7 @@ def _through_all(expected: Expected, case: Case, on_run: Callable[[], None]) -> 
             compared = (case.rows.real[rows] & case.rows.has_key[rows])[..., None] & changed[:, None]
             allowed, asked = may[rows, tokens], must[rows, tokens]
             if theirs is not None:
-                allowed = asked = theirs[rows] > noise.same_shape(reference)
+                allowed, asked = theirs[rows] > 0, theirs[rows] > noise.same_shape(reference)
                 plain = theirs[rows] > PLAIN * limit
             else:
                 plain = _plain(apart, asked & compared, direct[rows, tokens], PLAIN * limit)
@@ -299,14 +305,17 @@ def _of_each(
         yield (name, claim.queries, claim.keys), _panels(case, claim.queries, claim.keys, cells)
 
 
-def _claims(expected: Expected) -> dict[str, Claim]:
-    """Return what is expected of each attention of the file; those of a reference are told by name, else in order."""
-    ours, theirs = expected.own.claims, expected.subject.claims
-    by_name = {claim.name: claim for claim in theirs}
-    in_order = len(ours) == len(theirs) and all(claim.known for claim in (*ours, *theirs))
-    if in_order and not all(claim.name in by_name for claim in ours):
-        return {claim.name: other for claim, other in zip(ours, theirs, strict=True)}
-    return {claim.name: by_name[claim.name] for claim in ours if claim.name in by_name}
+def _claims(expected: Expected, weights: Weights) -> dict[str, Claim]:
+    """Return what is expected of each attention that has weights.
+
+    Those of a reference are told by name; the others of both, if they are as many, in their order: one of the file that
+    was not understood is named by its node.
+    """
+    theirs = {claim.name: claim for claim in expected.subject.claims}
+    found = {name: theirs[name] for name in weights.names if name in theirs}
+    ours = [name for name in weights.names if name not in found]
+    others = [claim for name, claim in theirs.items() if name not in found]
+    return found | (dict(zip(ours, others, strict=True)) if len(ours) == len(others) else {})
 
 
 def _cells(

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from ..export.errors import ProofFailed
 from ..export.inspector import find_claimed
-from ..export.proof.side import Side, side_of
+from ..export.proof.side import HERE, Place, Side, side_of
 from .contracts.subject import Subject
 from .shown import plural
 
@@ -50,7 +50,7 @@ class Weights:
         return found
 
 
-def weights_of(subject: Subject) -> tuple[Weights, list[str]]:
+def weights_of(subject: Subject, place: Place = HERE) -> tuple[Weights, list[str]]:
     """Return what gives the weights of a file's attention, and why some has none."""
     work = subject.model.clone()
     found = find_claimed(work, check=False)
@@ -58,11 +58,13 @@ def weights_of(subject: Subject) -> tuple[Weights, list[str]]:
     names: dict[str, str] = {}
     notes: list[str] = []
     forms: list[str] = []
-    known = {node: site.name for node, site in found.reports.items()}
-    for node, name in (known | {node: other.node for node, other in found.reasons.items() if other.attention}).items():
+    named = {node: site.name for node, site in found.reports.items()}
+    named |= {node: other.node for node, other in found.reasons.items() if other.attention}
+    for node, name in ((node, named[node]) for node in work.graph.all_nodes() if node in named):
         # Of one that was not understood, what its Softmax gives.
         value = values.get(node) or (node.outputs[0] if node.op_type == "Softmax" else None)
-        if value is not None:
+        # What is inside a loop is no value of the file.
+        if value is not None and node.graph is work.graph:
             names[name] = str(value.name)
         else:
             forms.append(found.reports[node].form if node in found.reports else node.op_type)
@@ -72,10 +74,10 @@ def weights_of(subject: Subject) -> tuple[Weights, list[str]]:
     if not names:
         return Weights(None, {}), notes
     try:
-        return Weights(_side(work, subject, names), names), notes
+        return Weights(_side(work, subject, names, place), names), notes
     except ProofFailed as error:
         return Weights(None, {}), [*notes, f"the weights could not be read: {error}"]
 
 
-def _side(work: ir.Model, subject: Subject, names: Mapping[str, str]) -> Side:
-    return side_of(work, "the file", outputs=[*subject.interface.hidden, *names.values()])
+def _side(work: ir.Model, subject: Subject, names: Mapping[str, str], place: Place) -> Side:
+    return side_of(work, "the file", outputs=[*subject.interface.hidden, *names.values()], place=place)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ..export.cases.patterns import MORE_NAMES
 from .inspect_page import LONGEST_TEXT, code, table, text
-from .tables import error_text
 from .verdict import Check
 
 # Bounds of the error relative to its limit, the class of a cell up to them, and what the legend says.
@@ -105,7 +104,9 @@ def _cell(cases: Sequence[Check]) -> str:
 
 
 def _figure(case: Check) -> str:
-    shown = WORDS.get(case.metric) or error_text(case.value).replace("e-0", "e-").replace("e+0", "e")
+    # One digit, so that a row of cells fits a narrow page: the title has more.
+    number = f"{case.value:.0e}".replace("e-0", "e-").replace("e+0", "e") if case.value else "0"
+    shown = WORDS.get(case.metric, number)
     return shown if case.ok else f"✗&nbsp;{shown}"
 
 
