@@ -1,0 +1,59 @@
+"""``maskport validate --replay``: from its arguments to a verdict, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..runtime import Session
+from ..runtime.model_file import look
+from .errors import ToolError
+from .inputs import read_inputs
+from .replay import Replay, replay
+from .screen import Screen
+from .validate_command import tensors
+
+
+def replay_command(
+    screen: Screen, model: Path, against: str | None, inputs: Path | None, unfit: Mapping[str, bool]
+) -> Replay:
+    """Repeat the certificate of a file, with progress.
+
+    Parameters
+    ----------
+    unfit
+        Options that go with a comparison of its own kind alone, and whether each was given.
+
+    Raises
+    ------
+    MaskportError, ExportError
+        If the certificate, a file or the inputs can't be read, or an option was given that doesn't go with a replay.
+    """
+    if given := [name for name, was_given in unfit.items() if was_given]:
+        raise ToolError(f"--replay repeats what the certificate says, on the CPU; leave out {given[0]}")
+    look(model)
+    examples: Any = None if inputs is None else read_inputs(inputs, Session(model))
+    reference: Any = against
+    if against is not None and Path(against).suffix != ".onnx":
+        from .spec import load
+
+        with screen.progress(f"Build {against}"):
+            source = load(against)
+        reference = source.module
+        examples = source.example_inputs if examples is None else tensors(examples)
+    with screen.progress(f"Repeat the certificate of {model.name}"):
+        return replay(model, reference, examples)
+
+
+def show(screen: Screen, replayed: Replay, file: str) -> None:
+    """Print what was claimed and what was found."""
+    from .replay_table import claim_text, replay_conclusion, replay_table
+    from .verdict_table import findings_table
+
+    screen.out.print(claim_text(replayed))
+    screen.out.print()
+    screen.out.print(replay_table(replayed))
+    screen.out.print()
+    screen.out.print(findings_table(replayed.verdict))
+    screen.out.print(replay_conclusion(replayed, file), soft_wrap=True)
