@@ -7,13 +7,17 @@ BIN := $(VENV)/bin
 # The dry run of CUDA kernels needs it, and a C++ compiler.
 ORT := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),dryrun,cpu)
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint models clean
 
 demo: $(VENV)/installed
 	$(BIN)/maskport demo
 
-test: lint
+test: lint models
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# What [tool.maskport.models] of pyproject.toml tests; `pytest tests` does without.
+models: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.own_models
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ import pytest
 
 from ..runtime.errors import MaskportError
 from .errors import ToolError
-from .project_settings import section
+from .project_settings import PROJECT, section
 
 if TYPE_CHECKING:
     from .verdict import Verdict
@@ -127,6 +127,18 @@ class ModelTests(pytest.Collector):
         """Return a path that pyproject.toml names."""
         return self.path.parent / name
 
+    def look(self) -> None:
+        """Look whether the model is there.
+
+        Raises
+        ------
+        ToolError
+            If it isn't.
+        """
+        path = self.file(self.listed.path)
+        if not path.is_file():
+            raise ToolError(f"{path} is no file; make it before the tests, or take {self.name} out of {PROJECT}")
+
     @functools.cached_property
     def verdict(self) -> Verdict:
         """The comparison with the reference."""
@@ -161,6 +173,7 @@ class ModelTest(pytest.Item):
         try:
             from ..export.inspector import InspectError
 
+            model.look()
             try:
                 self.check(model)
             except InspectError as error:
