@@ -48,12 +48,13 @@ def replay_command(
 
 def show(screen: Screen, replayed: Replay, file: str) -> None:
     """Print what was claimed and what was found."""
-    from .replay_table import claim_text, replay_conclusion, replay_table
+    from .replay_table import claim_text, note, replay_conclusion, replay_table
     from .verdict_table import findings_table
 
     screen.out.print(claim_text(replayed))
     screen.out.print()
     screen.out.print(replay_table(replayed))
+    screen.out.print(f"[dim]{note(replayed)}[/]")
     screen.out.print()
     screen.out.print(findings_table(replayed.verdict))
     screen.out.print(replay_conclusion(replayed, file), soft_wrap=True)

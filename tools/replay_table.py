@@ -9,17 +9,14 @@ from .replay import Replay
 from .tables import error_text, plain_table, verdict
 from .verdict import Check
 
-CAPTION = (
-    "Largest errors on valid rows. Those of now are told by fingerprints: what they\n"
-    "are at least. Give --against for all numbers."
+BY_FINGERPRINTS = (
+    "Errors of now are told by fingerprints: what they are at least. --against REFERENCE compares all numbers."
 )
 
 
 def replay_table(replayed: Replay) -> Table:
     """Return one line per padding pattern: cases, how many were repeated, the largest error then and now."""
     table = plain_table("padding", ">cases", ">repeated", ">error then", ">now", ">limit", "")
-    if any(check.metric == "fingerprint" for check in replayed.verdict.cases):
-        table.caption, table.caption_justify = CAPTION, "left"
     checks: dict[str, list[Check]] = {}
     for check in replayed.verdict.cases:
         checks.setdefault(check.case, []).append(check)
@@ -41,6 +38,12 @@ def replay_table(replayed: Replay) -> Table:
 
 def _pattern(name: str) -> str:
     return next((escape(part[5:]) for part in name.split(",") if part.startswith("mask=")), escape(name[:20]))
+
+
+def note(replayed: Replay) -> str:
+    """Return how the table is to be read."""
+    by_fingerprints = any(check.metric == "fingerprint" for check in replayed.verdict.cases)
+    return f"Largest errors on valid rows. {BY_FINGERPRINTS if by_fingerprints else ''}".rstrip()
 
 
 def claim_text(replayed: Replay) -> str:

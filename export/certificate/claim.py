@@ -123,6 +123,9 @@ class Certificate:
         seed = entry.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise ValueError(f"the seed is {seed!r}")
+        optimized = entry.get("optimized")
+        if not isinstance(optimized, dict | None):
+            raise TypeError(f"the options are {optimized!r}")
         drawn_from = entry.get("drawn_from")
         digest = entry.get("digest")
         return cls(
@@ -136,7 +139,7 @@ class Certificate:
             None if digest is None else str(digest),
             None if drawn_from is None else DrawnFrom.from_json(drawn_from, MAX_NUMBERS),
             str(entry.get("padding_rows", "any")),
-            entry.get("optimized"),
+            optimized,
         )
 
 
@@ -182,7 +185,6 @@ def _check_work(certificate: Certificate) -> None:
 
 def all_sizes(drawn_from: DrawnFrom, drawn: DrawnCase) -> dict[Label, int]:
     """Return the size of every axis of a case, the free ones first and in the order in which they name it."""
-    fixed = {
-        label: size for label, size in sizes_of(drawn_from.layout, Size(1, 1, 1)).items() if isinstance(label, int)
-    }
-    return {**drawn.sizes, **fixed}
+    sizes: dict[Label, int] = {**drawn.sizes}
+    every = sizes_of(drawn_from.layout, Size(1, 1, 1))
+    return sizes | {label: size for label, size in every.items() if isinstance(label, int)}

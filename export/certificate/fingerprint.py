@@ -21,7 +21,7 @@ from ..cases.draw import is_float
 DIRECTIONS = 3
 # By how many times the error of a number a projection may move.
 SPREAD = 6.0
-DIGITS = 7
+DIGITS = 8
 
 
 @dataclass(frozen=True)
