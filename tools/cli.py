@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .child import TIMEOUT
 from .commands import Command, Commands, Verbose
 from .screen import Screen
 
@@ -247,28 +248,69 @@ def validate(
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Plant mask faults in the file, and tell what catches them.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Try one size instead of five.")] = False,
+    repeat: Annotated[
+        bool, typer.Option("--replay", help="Do again what the file's certificate says was done, and compare.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Try one size instead of all.")] = False,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    tolerances: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tolerance",
+            metavar="NAME=NUMBER",
+            help="What an output, or an element type, may differ by; may be repeated.",
+            show_default="what rounding does",
+        ),
+    ] = None,
     repro: Annotated[
         Path | None,
         typer.Option(help="A folder for the smallest case that fails, with a script.", show_default=False),
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="The longest that one run of a file may take.")
+    ] = TIMEOUT,
     junit: Annotated[Path | None, typer.Option(help="A JUnit report to write.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="A page to write.", show_default=False)] = None,
     form: Annotated[str, typer.Option("--format", help="text, json or github (text, and annotations).")] = "text",
     device: Device = "cpu",
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Hold a file to what its masks mean, and compare it with a module or another file at many sizes and paddings."""
+    from .errors import ToolError
     from .files import check_output
     from .formats import known_format
-    from .validate_command import self_test_command, validate_command
+    from .validate_command import Asked, self_test_command, validate_command
 
     form = known_format(form, ("text", "json", "github"), as_json)
-    if junit is not None:
-        check_output(junit)
+    for written in (junit, html):
+        if written is not None:
+            check_output(written)
     screen: Screen = context.obj
+    if repeat:
+        from .replay_command import replay_command, show
+
+        unfit = {"--expect": expect is not None, "--repro": repro is not None, "--device": device != "cpu"}
+        unfit |= {
+            "--html": html is not None,
+            "--self-test": self_test,
+            "--quick": quick,
+            "--seed": seed != 0,
+            "--tolerance": bool(tolerances),
+        }
+        replayed = replay_command(screen, candidate, against, inputs, unfit)
+        if junit is not None:
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit.write_text(replayed.verdict.to_junit(), encoding="utf-8")
+        if form == "json":
+            screen.json(replayed.to_json())
+        else:
+            show(screen, replayed, str(candidate))
+        return int(not replayed.ok)
     if self_test:
-        tested = self_test_command(screen, candidate)
+        if html is not None:
+            raise ToolError("--self-test writes no page: leave out --html")
+        tested = self_test_command(screen, candidate, timeout)
         if form == "json":
             screen.json(tested.to_json())
         else:
@@ -276,7 +318,8 @@ def validate(
 
             screen.out.print(self_test_table(tested))
         return int(not tested.ok)
-    verdict = validate_command(screen, candidate, against, inputs, expect, quick, device, repro)
+    asked = Asked(against, inputs, expect, quick, device, seed, tolerances or (), repro, timeout, html, form != "json")
+    verdict = validate_command(screen, candidate, asked)
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(verdict.to_junit(), encoding="utf-8")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from ..export.cases.draw import Case
 from ..export.cases.layout import Label, Layout
-from ..export.cases.parity import differences
+from ..export.cases.parity import Tolerance, differences
 from ..export.cases.rows import VALID, rows_of
 from ..models.masks import Mask
 from ..runtime import MaskportError
@@ -49,6 +49,8 @@ class Failing:
         What the reference says of its masks: which rows have a key.
     candidate, reference
         What runs them.
+    limits
+        What outputs may differ by, by their names, where it isn't what their element types are allowed.
     """
 
     case: Case
@@ -56,6 +58,7 @@ class Failing:
     masks: Sequence[Mask]
     candidate: Run
     reference: Run
+    limits: Mapping[str, Tolerance] = field(default_factory=dict)
 
     @property
     def output(self) -> str | None:
@@ -72,7 +75,7 @@ class Failing:
             if actual[name].shape != expected[name].shape:
                 return name
             alone = replace(self.layout, outputs={name: axes})
-            found = differences(alone, self.case, actual, expected)
+            found = differences(alone, self.case, actual, expected, self.limits.get(name))
             if any(difference.rows == VALID and not difference.ok for difference in found):
                 return name
         return None

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-Advance = Callable[[], None]
+# Advances by one; given a number, says how many there are.
+Advance = Callable[..., None]
 COULD_NOT_RUN = 2
 
 
@@ -88,4 +89,11 @@ class Screen:
             disable=not self.err.is_terminal,
         ) as progress:
             task = progress.add_task(what, total=total)
-            yield lambda: progress.advance(task)
+
+            def advance(total: int | None = None) -> None:
+                if total is None:
+                    progress.advance(task)
+                else:
+                    progress.update(task, total=total)
+
+            yield advance

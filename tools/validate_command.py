@@ -2,53 +2,90 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.cases.draw import SIZES
-from ..export.cases.patterns import NAMES
-from ..runtime import Session
+from .child import TIMEOUT
+from .child.session import ChildSession
 from .errors import ToolError
 from .inputs import read_inputs
 from .repro import Failing
 from .screen import Screen
-from .validation import QUICK, validate
+from .validation import validate
 from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .mutants import SelfTest
+    from .plan import Plan
 
 # About as many as there are.
 CONTRACTS = 16
 
 
-def validate_command(
-    screen: Screen,
-    candidate: Path,
-    against: str | None,
-    inputs: Path | None,
-    expect: str | None,
-    quick: bool,
-    device: str,
-    repro: Path | None = None,
-) -> Verdict:
-    """Load both sides and compare them, and hold the candidate to its contracts, with progress.
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a validation.
 
-    The first case that fails is shrunk and written into the folder `repro`.
+    Attributes
+    ----------
+    against, inputs, expect
+        The reference (an .onnx file or a SPEC), a file of example inputs, the mask of self-attention.
+    quick, device, seed
+        As of `validate`.
+    tolerances
+        ``NAME=NUMBER``, the name being that of an output or of an element type.
+    repro
+        A folder for the smallest case that fails.
+    timeout
+        As of `validate`.
+    html
+        A page to write.
+    show_plan
+        Whether to print the cases before they are run.
+    """
+
+    against: str | None = None
+    inputs: Path | None = None
+    expect: str | None = None
+    quick: bool = False
+    device: str = "cpu"
+    seed: int = 0
+    tolerances: Sequence[str] = ()
+    repro: Path | None = None
+    timeout: float = TIMEOUT
+    html: Path | None = None
+    show_plan: bool = True
+
+
+def validate_command(screen: Screen, candidate: Path, asked: Asked) -> Verdict:
+    """Load both sides and compare them, and hold the candidate to its contracts, with progress.
 
     Raises
     ------
     MaskportError, ExportError
         If a side or the inputs can't be loaded.
     """
-    session = Session(candidate, device=device)
+    against, tolerances = asked.against, _tolerances(asked.tolerances)
+    session = ChildSession(candidate, asked.device, timeout=asked.timeout)
     with screen.progress("Hold to what its masks mean", CONTRACTS) as advance:
-        promised = validate(candidate, expect=expect, quick=quick, on_contract=lambda contract: advance())
+        promised = validate(
+            candidate,
+            expect=asked.expect,
+            quick=asked.quick,
+            device=asked.device,
+            seed=asked.seed,
+            timeout=asked.timeout,
+            on_contract=lambda contract: advance(),
+        )
     if against is None:
+        _draw(screen, promised, candidate, asked)
         return promised
-    examples: Any = None if inputs is None else read_inputs(inputs, session)
+    examples: Any = None if asked.inputs is None else read_inputs(asked.inputs, session)
     reference: Any
     if Path(against).suffix == ".onnx":
         reference = against
@@ -58,19 +95,53 @@ def validate_command(
         with screen.progress(f"Build {against}"):
             source = load(against)
         reference = source.module
-        examples = source.example_inputs if examples is None else _tensors(examples)
-    # At small sizes some patterns are the same, and run once.
-    with screen.progress("Compare", len(QUICK if quick else SIZES) * len(NAMES)) as advance:
+        examples = source.example_inputs if examples is None else tensors(examples)
+    failures: list[Failing] = []
+    with screen.progress("Compare") as advance:
+
+        def planned(plan: Plan) -> None:
+            if asked.show_plan:
+                screen.out.print(str(plan), markup=False)
+            advance(len(plan.choices))
+
         compared = validate(
             candidate,
             reference,
             examples,
-            quick=quick,
-            device=device,
+            quick=asked.quick,
+            device=asked.device,
+            seed=asked.seed,
+            timeout=asked.timeout,
+            tolerances=tolerances,
+            on_plan=planned,
             on_case=lambda case: advance(),
-            on_failure=None if repro is None else lambda failing: _write(screen, failing.shrunk(), repro, candidate),
+            on_failure=(lambda failing: failures.append(failing.shrunk())) if asked.repro or asked.html else None,
         )
-    return compared.with_contracts(promised.contracts)
+    verdict = compared.with_contracts(promised.contracts)
+    if asked.repro is not None and failures:
+        _write(screen, failures[0], asked.repro, candidate)
+    _draw(screen, verdict, candidate, asked, reference, examples, *failures)
+    return verdict
+
+
+def _draw(screen: Screen, verdict: Verdict, candidate: Path, asked: Asked, *more: Any) -> None:
+    if asked.html is not None:
+        from .draw_validation import draw_validation
+
+        draw_validation(screen, verdict, candidate, asked, asked.html, *more)
+
+
+def _tolerances(given: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for one in given:
+        name, _, number = one.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            found[name] = math.nan
+        if not name or not found[name] >= 0:
+            raise ToolError(f"--tolerance {one!r} can't be read; give NAME=NUMBER, such as float16=1e-2 or logits=1e-3")
+    return found
 
 
 def _write(screen: Screen, failing: Failing, folder: Path, candidate: Path) -> None:
@@ -79,22 +150,29 @@ def _write(screen: Screen, failing: Failing, folder: Path, candidate: Path) -> N
     screen.err.print(f"The smallest failing case, {sizes}, is in {path}", markup=False, soft_wrap=True)
 
 
-def self_test_command(screen: Screen, candidate: Path) -> SelfTest:
+def self_test_command(screen: Screen, candidate: Path, timeout: float = TIMEOUT) -> SelfTest:
     """Plant faults in the candidate and tell what catches them, with progress."""
     from .mutants import self_test
     from .mutants.mutations import MUTATIONS
 
     with screen.progress("Plant faults", len(MUTATIONS)) as advance:
-        return self_test(candidate, on_mutant=lambda name: advance())
+        return self_test(candidate, timeout=timeout, on_mutant=lambda name: advance())
 
 
-def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays as tensors, by name.
+
+    Raises
+    ------
+    ToolError
+        If PyTorch doesn't have their type.
+    """
     import torch
 
-    tensors = {}
+    found = {}
     for name, array in arrays.items():
         try:
-            tensors[name] = torch.from_numpy(np.array(array, array.dtype.newbyteorder("=")))
+            found[name] = torch.from_numpy(np.array(array, array.dtype.newbyteorder("=")))
         except TypeError as error:
             raise ToolError(f"input {name!r} is {array.dtype}, which PyTorch doesn't have") from error
-    return tensors
+    return found

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from xml.etree import ElementTree
+
+from ..export.check.checked import versions
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
+    from .plan import Plan
 
 FORMAT = 1
 OK: Final = "ok"
 FAILED: Final = "failed"
 NOT_RUN: Final = "not run"
 # Contracts that say nothing of which tokens a row reads: by them alone no file is right.
-ASIDE = ("repeatable", "finite-rows", "empty-rows", "input-matters", "lengths-free")
+ASIDE = (
+    "repeatable",
+    "finite-rows",
+    "empty-rows",
+    "input-matters",
+    "lengths-free",
+    "certificate/digest",
+    "certificate/versions",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class Check:
     metric
         ``max_abs``: largest absolute difference. ``nan``: how many numbers are NaN. ``non_finite``: how many are NaN or
         infinite where the reference's are not. ``shape``: in how many axes the shapes differ. ``error``: whether the
-        candidate failed to run.
+        candidate failed to run. ``fingerprint``: by how much a number is off at least, told by a few sums.
     value, limit
         The figure, and the largest that is right.
     rows
@@ -37,6 +51,8 @@ class Check:
         Of rows that are not valid: largest absolute difference, for information.
     why
         What the candidate said, if it failed to run.
+    metrics
+        Of ``max_abs``: the same difference in other terms, for information.
     """
 
     name: str
@@ -47,6 +63,7 @@ class Check:
     rows: str
     difference: float | None = None
     why: str | None = None
+    metrics: Metrics | None = None
 
     @property
     def pattern(self) -> str:
@@ -72,6 +89,7 @@ class Check:
             "non_finite": f"{self.value:.0f} numbers of {self.rows} rows are NaN or infinite here alone",
             "shape": f"the shape differs: {self.why}",
             "error": f"the candidate failed: {self.why}",
+            "fingerprint": f"{self.rows} rows are off by {self.value:.2g} at least, limit {self.limit:.1g}",
         }
         return f"{self.name.removeprefix('parity/')}: {what[self.metric]}"
 
@@ -81,6 +99,8 @@ class Check:
         entry |= {"value": _number(self.value), "limit": self.limit, "rows": self.rows}
         if self.difference is not None:
             entry["max_abs"] = _number(self.difference)
+        if self.metrics is not None:
+            entry |= {name: _number(value) for name, value in self.metrics._asdict().items()}
         return entry | ({"why": self.why} if self.why else {})
 
 
@@ -132,12 +152,15 @@ class Verdict:
         By element type of the compared outputs: the largest difference for values up to 1, and why.
     reference
         Whether there was a reference to compare with; without one the contracts decide.
+    plan
+        Which cases were chosen.
     """
 
     cases: tuple[Check, ...]
     contracts: tuple[Contract, ...]
     tolerances: dict[str, tuple[float, str]]
     reference: bool = True
+    plan: Plan | None = None
 
     @property
     def failures(self) -> tuple[Check | Contract, ...]:
@@ -175,7 +198,9 @@ class Verdict:
             "ok": self.ok,
             "cases": [case.to_json() for case in self.cases],
             "contracts": [contract.to_json() for contract in self.contracts],
-        }
+            "limits": {what: {"value": value, "why": why} for what, (value, why) in self.tolerances.items()},
+            "versions": versions(),
+        } | ({"plan": self.plan.to_json()} if self.plan is not None else {})
 
     def to_junit(self) -> str:
         """Return the verdict as a JUnit report, as test runners write it: one test case per case and contract."""

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.markup import escape
 from rich.table import Table
 
-from ..export.cases.patterns import NAMES
+from ..export.cases.patterns import MORE_NAMES
 from .tables import error_text, not_run, plain_table, verdict
 from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
 
 SHOWN = 5
-CAPTION = "Largest differences. Empty rows have no key;\nthey and padding rows need only be finite."
+NUMBER = re.compile(r"\d+")
+CAPTION = (
+    "Largest differences, also in units in the last place of the row's largest\nnumber (ulp), and the least cosine of a "
+    "row. Empty rows have no key; they and\npadding need only be finite."
+)
 STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]"}
 
 
 def verdict_table(result: Verdict) -> Table:
     """Return one line per padding pattern: runs, largest difference of each kind of row, verdict."""
-    table = plain_table("padding", ">runs", ">valid rows", ">padding rows", ">empty rows", "")
+    table = plain_table("padding", ">runs", ">valid rows", ">ulp", ">cosine", ">padding", ">empty", "")
     if any(case.rows != "valid" for case in result.cases):
         table.caption, table.caption_justify = CAPTION, "left"
-    for name in (*NAMES, "-"):
+    for name in (*MORE_NAMES, "-"):
         cases = tuple(case for case in result.cases if case.pattern == name)
         if cases:
             runs = len({case.case for case in cases})
-            figures = (error_text(worst(cases, rows)) for rows in ("valid", "padding", "empty"))
-            table.add_row(name, str(runs), *figures, verdict(all(case.ok for case in cases)))
+            valid, padding, empty = (error_text(worst(cases, rows)) for rows in ("valid", "padding", "empty"))
+            metrics = [case.metrics for case in cases if case.metrics is not None]
+            ulp = f"{max(one.ulp for one in metrics):.2g}" if metrics else "-"
+            cosine = f"{min(one.cosine for one in metrics):.6f}" if metrics else "-"
+            table.add_row(name, str(runs), valid, ulp, cosine, padding, empty, verdict(all(case.ok for case in cases)))
     return table
 
 
@@ -43,10 +52,16 @@ def findings_table(result: Verdict) -> Table:
         if contract.status != NOT_RUN:
             value = "" if contract.value is None else f" {contract.value:.2g}"
             table.add_row(STYLED[contract.status], escape(f"{contract.name}{value}{_after(': ', contract.why)}"))
-    not_run(table, ((c.name, c.why or "") for c in result.contracts if c.status == NOT_RUN))
+    not_run(table, _alike([(c.name, c.why or "") for c in result.contracts if c.status == NOT_RUN]))
     for dtype, (limit, why) in result.tolerances.items():
         table.add_row("[dim]limit[/]", f"[dim]{dtype}: {limit:.0e} of the largest value; {escape(why)}[/]")
     return table
+
+
+def _alike(not_run: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give the same reason to what was not run for reasons that differ in numbers alone, such as sizes."""
+    first: dict[str, str] = {}
+    return [(name, first.setdefault(NUMBER.sub("0", why), why)) for name, why in not_run]
 
 
 def conclusion(result: Verdict, candidate: str, reference: str | None) -> str:

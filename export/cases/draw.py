@@ -13,6 +13,7 @@ from ...models.masks import Mask
 from .layout import Input, Label, Layout
 from .patterns import NAMES, padding_patterns
 from .rows import Rows, rows_of
+from .structures import draw_structure, structured
 
 
 class Size(NamedTuple):
@@ -93,18 +94,22 @@ def draw_case(
     sizes: Mapping[Label, int],
     pattern: str = "ones",
     seed: int = 0,
+    structure: str | None = None,
 ) -> Case:
     """Draw one case; the same arguments draw the same.
 
-    Padding masks follow the pattern. Other masks attend everything for ``ones``, else any key beside the query's own.
-    Positions count from 0. Floating-point inputs are drawn from the normal distribution, all others from the example's
+    Padding masks follow the pattern, and what the masks read of segments, prefixes and adjacency the structure, where
+    one is given. Other masks attend everything for ``ones``, else any key beside the query's own. Positions count
+    from 0. Floating-point inputs are drawn from the normal distribution, all others from the example's
     own values; under padding the example's least.
     """
     shown = ",".join(f"{label}={size}" for label, size in sizes.items() if isinstance(label, str))
-    name = ",".join(part for part in (shown, f"mask={pattern}" if layout.masks else "") if part) or "example sizes"
+    parts = (shown, f"mask={pattern}" if layout.masks else "", f"structure={structure}" if structure else "")
+    name = ",".join(filter(None, parts)) or "example sizes"
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     kept: dict[Label, np.ndarray] = {}
     inputs: dict[str, np.ndarray] = {}
+    kinds = structured(masks) if structure is not None else {}
     # Masks first: the tokens under padding depend on them.
     for given in sorted(layout.inputs, key=lambda name: name not in layout.masks):
         value, example = layout.inputs[given], examples[given]
@@ -115,6 +120,13 @@ def draw_case(
             label = layout.masks[given]
             kept[label] = kept.get(label, True) & keep
             array = _padding_mask(value, example, keep, rng)
+            if given in kinds:
+                real = example[example != value.pad]
+                drawn_ids = draw_structure(kinds[given], str(structure), shape, shape[1], real, rng)
+                array = np.where(keep, drawn_ids, np.asarray(value.pad))
+        elif given in kinds:
+            length = sizes.get(layout.tokens[0], 1) if layout.tokens else 1
+            array = draw_structure(kinds[given], str(structure), shape, length, example, rng)
         else:
             array = _values(given, value, example, shape, layout, kept, pattern, rng)
         inputs[given] = np.asarray(array).astype(example.dtype)

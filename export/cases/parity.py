@@ -29,9 +29,9 @@ TOLERANCES = {
 EXACT = Tolerance(0.0, "integers and truth values are not rounded")
 
 
-def tolerance_of(dtype: np.dtype) -> Tolerance:
+def tolerance_of(dtype: np.dtype | str) -> Tolerance:
     """Return the tolerance of an output's element type."""
-    return TOLERANCES.get(dtype.name, EXACT)
+    return TOLERANCES.get(dtype if isinstance(dtype, str) else dtype.name, EXACT)
 
 
 @dataclass(frozen=True)
