@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 import numpy as np
 
@@ -71,20 +70,24 @@ def _panels(panels: Sequence[Panel]) -> Iterator[str]:
         scale, margin, top = size / CELL, 22, 14
         width, height = margin + size * columns, top + size * rows
         paths = "".join(_drawn(kind, np.argwhere(panel.cells == kind).tolist()) for kind in CELLS)
+        # Numbers that would run into each other are left out; padding is always told.
         labels = [
-            _label(margin - 6, top + size * (row + 0.72), "end", row, real) for row, real in enumerate(panel.real_rows)
+            _label(margin - 6, top + size * (row + 0.72), "end", row, real)
+            for row, real in enumerate(panel.real_rows)
+            if size > 10 or row % 2 == 0
         ]
         labels += [
             _label(margin + size * (column + 0.45), 9, "middle", column, real)
             for column, real in enumerate(panel.real_tokens)
-            if size > 12 or column % 4 == 0
+            if size > 12 or column % 4 == 0 or not real
         ]
         drawn = f'<g transform="translate({margin} {top}) scale({scale:g})">{paths}</g>{"".join(labels)}'
-        words = f"{rows} rows and {columns} tokens, {panel.title}: {_counted(panel)}"
+        title = text(panel.title)
+        words = f"{rows} rows and {columns} tokens, {title}: {_counted(panel)}"
         yield (
-            f'<div class="panel"><span class="panel-title">{escape(panel.title)}</span><svg role="img" '
-            f'aria-label="{escape(words)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-            f"<title>{escape(words)}</title>{drawn}</svg></div>"
+            f'<div class="panel"><span class="panel-title">{title}</span><svg role="img" '
+            f'aria-label="{words}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+            f"<title>{words}</title>{drawn}</svg></div>"
         )
 
 

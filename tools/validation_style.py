@@ -61,9 +61,9 @@ details table { margin-top: 8px; }
   .verdict { font-size: 16px; }
   .facts { grid-template-columns: minmax(0, 1fr); }
   .facts dd { margin-bottom: 6px; }
-  .grid { font-size: 11px; border-spacing: 1px; }
+  .grid { font-size: 10px; border-spacing: 1px; }
   .grid th, .grid thead th + th { font-size: 10px; padding-right: 3px; }
-  .grid tbody tr td, .grid tbody tr:last-child td { width: auto; min-width: 36px; padding: 3px 0 2px; }
+  .grid tbody tr td, .grid tbody tr:last-child td { width: auto; min-width: 32px; padding: 3px 0 2px; }
   .grid i { margin: 0 1px; }
 }
 """
