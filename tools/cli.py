@@ -290,22 +290,13 @@ def validate(
     if repeat:
         from .replay_command import replay_command, show
 
-        unfit = {"--expect": expect is not None, "--repro": repro is not None, "--device": device != "cpu"}
-        unfit |= {
-            "--html": html is not None,
-            "--self-test": self_test,
-            "--quick": quick,
-            "--seed": seed != 0,
-            "--tolerance": bool(tolerances),
-        }
-        replayed = replay_command(screen, candidate, against, inputs, unfit)
+        unfit = {"--expect": expect is not None, "--repro": repro is not None, "--html": html is not None}
+        unfit |= {"--self-test": self_test, "--quick": quick, "--seed": seed != 0, "--tolerance": bool(tolerances)}
+        replayed = replay_command(screen, candidate, against, inputs, device, timeout, unfit)
         if junit is not None:
             junit.parent.mkdir(parents=True, exist_ok=True)
             junit.write_text(replayed.verdict.to_junit(), encoding="utf-8")
-        if form == "json":
-            screen.json(replayed.to_json())
-        else:
-            show(screen, replayed, str(candidate))
+        show(screen, replayed, candidate, form)
         return int(not replayed.ok)
     if self_test:
         if html is not None:

@@ -27,8 +27,10 @@ from ..export.proof.candidate import Candidate
 from ..export.proof.compare import Apart, compare, with_rows
 from ..export.proof.interface import Interface
 from ..export.proof.runs import MARKED, Runs, marked, named
-from ..export.proof.side import CPU, Side, side_of
+from ..export.proof.side import CPU, Place, Side, side_of
 from ..runtime.model_file import look
+from .child import TIMEOUT
+from .child.place import ChildPlace
 from .errors import Refused, ToolError
 from .verdict import FAILED, NOT_RUN, OK, Check, Contract, Verdict
 
@@ -81,6 +83,8 @@ def replay(
     against: nn.Module | File | None = None,
     example_inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
+    device: str = "cpu",
+    timeout: float = TIMEOUT,
     on_case: Callable[[str], None] | None = None,
 ) -> Replay:
     """Run the cases that a file's ``maskport.certificate`` tells, and compare.
@@ -97,6 +101,10 @@ def replay(
     example_inputs
         Of the module: tensors by name, or in the order of its ``forward``'s parameters. Of a file: arrays by name. The
         file doesn't hold them: without them the case of the example is not repeated.
+    device
+        Where the file is run. A reference file is run on the CPU.
+    timeout
+        The longest that one run may take, in seconds: each file is run in a process of its own.
     on_case
         Called with the name of each case, before it runs.
 
@@ -115,7 +123,11 @@ def replay(
         not_run = [Contract(f"parity/{case.name}", NOT_RUN, why=EARLIER) for case in certificate.cases]
         contracts.append(Contract("certificate/cases", NOT_RUN, why=EARLIER if not_run else "nothing was checked then"))
         return Replay(certificate, Verdict((), (*contracts, *not_run, *left_out), {}, against is not None))
-    repeating = _Repeating.of(loaded, certificate, certificate.drawn_from, against, example_inputs)
+    places = ChildPlace.on(device, timeout), ChildPlace.on("cpu", timeout)
+    try:
+        repeating = _Repeating.of(loaded, certificate, certificate.drawn_from, against, example_inputs, places)
+    except ProofFailed as error:
+        raise ToolError(str(error)) from error
     for claimed in certificate.cases:
         if on_case is not None:
             on_case(claimed.name)
@@ -158,8 +170,9 @@ class _Repeating:
         drawn_from: DrawnFrom,
         against: nn.Module | File | None,
         example_inputs: Mapping[str, Any] | Sequence[Any] | None,
+        places: tuple[Place, Place],
     ) -> _Repeating:
-        """Load both sides.
+        """Load both sides, the candidate at the first place and a reference file at the second.
 
         Raises
         ------
@@ -167,7 +180,7 @@ class _Repeating:
             If their inputs or outputs differ, or the certificate's.
         """
         dtype = (certificate.optimized or {}).get("dtype")
-        candidate = Candidate.of(model, "", dtype, converted=dtype in HALF)
+        candidate = Candidate.of(model, "", dtype, dtype in HALF, places[0])
         # What the file allows itself counts where it is less than what this release allows.
         allowed = {
             name: replace(tolerance, value=min(tolerance.value, certificate.limits.get(name, tolerance.value)))
@@ -184,7 +197,7 @@ class _Repeating:
             source = _load(against)
             computed = {value.name for node in source.graph for value in node.outputs}
             hidden = [name for name in drawn_from.hidden if name in computed]
-            reference = _from_file(source, hidden, set(outputs), drawn_from)
+            reference = _from_file(source, hidden, set(outputs), drawn_from, places[1])
             examples = None if example_inputs is None else _arrays(example_inputs, drawn_from)
         else:
             from .eager_reference import EagerReference
@@ -375,7 +388,7 @@ def _arrays(given: Any, drawn_from: DrawnFrom) -> Arrays | None:
     return arrays
 
 
-def _from_file(source: ir.Model, hidden: Sequence[str], outputs: set[str], drawn_from: DrawnFrom) -> Side:
+def _from_file(source: ir.Model, hidden: Sequence[str], outputs: set[str], drawn_from: DrawnFrom, place: Place) -> Side:
     names = {str(value.name) for value in source.graph.outputs}
     inputs = {str(value.name): value.dtype for value in source.graph.inputs}
     if names != outputs or set(inputs) != set(drawn_from.examples):
@@ -383,7 +396,7 @@ def _from_file(source: ir.Model, hidden: Sequence[str], outputs: set[str], drawn
             f"the reference has the inputs {', '.join(inputs)} and the outputs {', '.join(sorted(names))}, the file's "
             f"are {', '.join(drawn_from.examples)} and {', '.join(sorted(outputs))}; give what the file was made from"
         )
-    side = side_of(source, "the reference", as_written=True, outputs=hidden)
+    side = side_of(source, "the reference", as_written=True, outputs=hidden, place=place)
     types = {name: dtype.numpy() for name, dtype in inputs.items() if dtype is not None}
     return replace(side, run=lambda arrays: side.run(_cast(arrays, types)))
 

@@ -1,4 +1,4 @@
-"""``maskport validate --replay``: from its arguments to a verdict, printed."""
+"""``maskport validate --replay``: from its arguments to what is printed and written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..runtime import Session
 from ..runtime.model_file import look
+from .child.session import ChildSession
 from .errors import ToolError
 from .inputs import read_inputs
 from .replay import Replay, replay
@@ -16,7 +16,13 @@ from .validate_command import tensors
 
 
 def replay_command(
-    screen: Screen, model: Path, against: str | None, inputs: Path | None, unfit: Mapping[str, bool]
+    screen: Screen,
+    model: Path,
+    against: str | None,
+    inputs: Path | None,
+    device: str,
+    timeout: float,
+    unfit: Mapping[str, bool],
 ) -> Replay:
     """Repeat the certificate of a file, with progress.
 
@@ -31,9 +37,9 @@ def replay_command(
         If the certificate, a file or the inputs can't be read, or an option was given that doesn't go with a replay.
     """
     if given := [name for name, was_given in unfit.items() if was_given]:
-        raise ToolError(f"--replay repeats what the certificate says, on the CPU; leave out {given[0]}")
+        raise ToolError(f"--replay repeats what the certificate says; leave out {given[0]}")
     look(model)
-    examples: Any = None if inputs is None else read_inputs(inputs, Session(model))
+    examples: Any = None if inputs is None else read_inputs(inputs, ChildSession(model, timeout=timeout))
     reference: Any = against
     if against is not None and Path(against).suffix != ".onnx":
         from .spec import load
@@ -43,11 +49,14 @@ def replay_command(
         reference = source.module
         examples = source.example_inputs if examples is None else tensors(examples)
     with screen.progress(f"Repeat the certificate of {model.name}"):
-        return replay(model, reference, examples)
+        return replay(model, reference, examples, device=device, timeout=timeout)
 
 
-def show(screen: Screen, replayed: Replay, file: str) -> None:
-    """Print what was claimed and what was found."""
+def show(screen: Screen, replayed: Replay, model: Path, form: str) -> None:
+    """Print what was claimed and what was found, as text, JSON, or text and annotations."""
+    if form == "json":
+        screen.json(replayed.to_json())
+        return
     from .replay_table import claim_text, note, replay_conclusion, replay_table
     from .verdict_table import findings_table
 
@@ -57,4 +66,8 @@ def show(screen: Screen, replayed: Replay, file: str) -> None:
     screen.out.print(f"[dim]{note(replayed)}[/]")
     screen.out.print()
     screen.out.print(findings_table(replayed.verdict))
-    screen.out.print(replay_conclusion(replayed, file), soft_wrap=True)
+    screen.out.print(replay_conclusion(replayed, str(model)), soft_wrap=True)
+    if form == "github":
+        from .annotations import verdict_annotations
+
+        screen.lines(verdict_annotations(replayed.verdict, model))

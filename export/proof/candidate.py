@@ -13,7 +13,7 @@ from ..cases.parity import TOLERANCES, Tolerance, tolerance_of
 from ..check.backend import BackendError
 from ..errors import ProofFailed
 from ..packing.host_inputs import host_inputs
-from .side import Side, side_of
+from .side import HERE, Place, Side, side_of
 
 # What a conversion may change, where the same graph was shown to be right before it: a tighter limit would tell deep
 # models from shallow ones, not right ones from wrong ones.
@@ -51,11 +51,15 @@ class Candidate:
     metadata: Mapping[str, str]
 
     @classmethod
-    def of(cls, model: ir.Model, when: str, dtype: str | None, converted: bool = False) -> Candidate:
+    def of(
+        cls, model: ir.Model, when: str, dtype: str | None, converted: bool = False, place: Place = HERE
+    ) -> Candidate:
         """Load a candidate; see :func:`side_of`."""
         inputs = {str(value.name): value.dtype.numpy() for value in model.graph.inputs if value.dtype is not None}
         tolerances = CONVERTED if converted else TOLERANCES
-        return cls(side_of(model, f"{when}the result"), when, dtype, tolerances, inputs, model.metadata_props)
+        return cls(
+            side_of(model, f"{when}the result", place=place), when, dtype, tolerances, inputs, model.metadata_props
+        )
 
     def run(self, inputs: Mapping[str, np.ndarray], case: str) -> dict[str, np.ndarray]:
         """Run it on arrays of the source's types.
