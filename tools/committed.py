@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from .errors import ToolError
 
@@ -21,7 +22,7 @@ PLACES = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_WORK_TREE")
 def committed(path: Path, revision: str) -> Iterator[Path | None]:
     """Give a copy of a file as it is in a revision of its repository; None if that doesn't have it.
 
-    What Git LFS holds is fetched. Weights in a file beside the model are not: masks can be read without them.
+    The files beside it that hold its weights are given with it, and what Git LFS holds is fetched.
 
     Parameters
     ----------
@@ -48,20 +49,43 @@ def committed(path: Path, revision: str) -> Iterator[Path | None]:
             raise ToolError(f"--git is {revision!r}, which is no revision of {top}; git log lists them")
         yield None
         return
-    blob = f"{revision}:./{path.name}"
-    if _git(path, "cat-file", "-e", blob).returncode:
+    if _git(path, "cat-file", "-e", f"{revision}:./{path.name}").returncode:
         yield None
         return
-    found = _git(path, "cat-file", "--filters", blob)
-    if found.returncode:
-        raise ToolError(f"git can't give {blob}: {found.stderr.decode(errors='replace').strip()}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
-        copy.write_bytes(found.stdout)
+        _copy(path, revision, path.name, copy)
+        for name in _external(copy):
+            data = Path(folder, name)
+            inside = data.resolve().is_relative_to(Path(folder).resolve())
+            # What lies elsewhere, or isn't there, is told by who reads the model.
+            if inside and not _git(path, "cat-file", "-e", f"{revision}:./{name}").returncode:
+                data.parent.mkdir(parents=True, exist_ok=True)
+                _copy(path, revision, name, data)
         yield copy
 
 
-def _git(path: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def _external(model: Path) -> set[str]:
+    """Return the files that hold a model's weights, by their paths from its folder."""
+    import onnx_ir as ir
+
+    try:
+        values = ir.load(model).graph.initializers.values()
+    except Exception:
+        # That it is no model is told by who reads it.
+        return set()
+    return {str(value.const_value.location) for value in values if isinstance(value.const_value, ir.ExternalTensor)}
+
+
+def _copy(path: Path, revision: str, name: str, target: Path) -> None:
+    with target.open("wb") as file:
+        done = _git(path, "cat-file", "--filters", f"{revision}:./{name}", to=file)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise ToolError(f"git can't give {name} of {revision}: {said}")
+
+
+def _git(path: Path, *arguments: str, to: IO[bytes] | int = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
     # In a hook git says by these where it is, relative to another folder than the file's.
     environment = {name: value for name, value in os.environ.items() if name not in PLACES}
-    return subprocess.run(["git", *arguments], cwd=path.parent, capture_output=True, env=environment)
+    return subprocess.run(["git", *arguments], cwd=path.parent, stdout=to, stderr=subprocess.PIPE, env=environment)
