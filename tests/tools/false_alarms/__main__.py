@@ -25,22 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Try what the file doesn't hold yet, and print the table; 1 if there were alarms."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.false_alarms", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many, from 0 on")
-    parser.add_argument("--full", type=int, help="how many of them in full, the others --quick; by default all")
-    parser.add_argument(
-        "--models", nargs="+", choices=NAMES, default=NAMES, metavar="MODEL", help="of " + ", ".join(NAMES)
-    )
+    parser.add_argument("--full", type=int, help="how many of them in full, the others --quick; by default half")
+    names = f"of {', '.join(NAMES)}; by default all"
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, metavar="MODEL", help=names)
     parser.add_argument("--opsets", nargs="+", type=int, choices=OPSETS, default=OPSETS)
     parser.add_argument("--jobs", type=int, default=1, help="processes, with one thread each")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="JSON lines, one for each graph and seed; it is added to"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines, which are added to")
     parser.add_argument("--graphs", type=Path, help="a folder in which the exported files are kept")
     asked = parser.parse_args(arguments)
-    full = asked.seeds if asked.full is None else asked.full
+    full = (asked.seeds + 1) // 2 if asked.full is None else asked.full
     before = {(t.model, t.opset, t.seed, t.quick) for t in read(asked.out)}
     waiting: list[tuple[Graph, list[tuple[int, bool]]]] = []
     wanted = set()
-    for name, opset, weights in itertools.product(asked.models, asked.opsets, range(WEIGHTS)):
+    for weights, name, opset in itertools.product(range(WEIGHTS), asked.models, asked.opsets):
         seeds = [(seed, seed >= full) for seed in range(weights, asked.seeds, WEIGHTS)]
         wanted |= {(name, opset, seed, quick) for seed, quick in seeds}
         left = [(seed, quick) for seed, quick in seeds if (name, opset, seed, quick) not in before]
