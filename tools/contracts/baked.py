@@ -27,13 +27,13 @@ def baked_sizes(model: ir.Model, place: ChildPlace) -> Contract | None:
         return None
     batches, lengths = sorted({b for b, _ in ran}), sorted({n for _, n in ran})
     parts = [
-        f"{what} {_shown(found)} of {_shown(tried)}"
-        for what, found, tried in (("at a batch of", batches, BATCHES), ("at lengths", lengths, LENGTHS))
+        f"of the {what} {_shown(tried)} it runs at {_shown(found)} alone"
+        for what, found, tried in (("batches", batches, BATCHES), ("lengths", lengths, LENGTHS))
         if len(found) < len(tried)
     ]
     if not parts:
         return None
-    return Contract(NAME, FAILED, why=f"sizes that it declares free are baked in: it runs {' and '.join(parts)} alone")
+    return Contract(NAME, FAILED, why=f"sizes that it declares free are baked in: {', and '.join(parts)}")
 
 
 def _runs(session: Session, batch: int, length: int) -> bool:

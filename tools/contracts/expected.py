@@ -28,7 +28,10 @@ def parse_expected(text: str, subject: Subject) -> Mask:
         raise ToolError(f"--expect {text!r} is no mask: {error}") from error
     known = {**subject.layout.inputs, **subject.interface.hidden}
     if unknown := [name for name in mask.tensors if name not in known]:
-        raise ToolError(f"--expect names {unknown[0]!r}; the inputs are {', '.join(subject.layout.inputs)}")
+        raise ToolError(
+            f"--expect names {unknown[0]!r}; the inputs are {', '.join(subject.layout.inputs)}: "
+            "exporters drop an input that nothing reads"
+        )
     return mask
 
 

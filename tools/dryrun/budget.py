@@ -73,7 +73,7 @@ class Budget:
     def overrun(self, trace: Trace) -> list[str]:
         """Return what is over the budget, one line each."""
         lines = [
-            f"{name} is {COUNTS[name](trace)}, at most {most} in the budget"
+            f"{name} is {COUNTS[name](trace)}, at most {most} in the budget{_named(name, trace)}"
             for name, most in self.most.items()
             if COUNTS[name](trace) > most
         ]
@@ -86,3 +86,8 @@ class Budget:
         if self.graph and not trace.cuda_graph.capturable:
             lines.append(f"no CUDA graph: {trace.cuda_graph.reason or 'it was not tried'}")
         return lines
+
+
+def _named(count: str, trace: Trace) -> str:
+    names = joined(trace.cpu_nodes) if count == "cpu_nodes" else []
+    return f": {', '.join(name for name, _ in names)}" if names else ""

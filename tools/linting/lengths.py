@@ -96,7 +96,10 @@ def _reshaped(x: Subject, node: ir.Node, free: set[str]) -> Conflict:
     if inferred and t.fixed(asked[0]) not in (None, -1):
         first = _sizes(shape[0]) or set()
         missing = first & missing or missing
-    return missing, f"{_text(shape)} is given the shape {_text(asked)}, which holds {_joined(missing)} of an example"
+    return (
+        missing,
+        f"{_text(shape)} is reshaped to {_text(asked)}: a number of the example stands for {_joined(missing)}",
+    )
 
 
 def _broadcast(x: Subject, node: ir.Node, free: set[str]) -> Conflict:
@@ -108,7 +111,7 @@ def _broadcast(x: Subject, node: ir.Node, free: set[str]) -> Conflict:
         fixed = [(n, value) for size, value in sizes if (n := t.fixed(size)) is not None and n > 1]
         if open_ and fixed:
             number, value = fixed[0]
-            return open_, f"{value.name} has the fixed size {number} where it meets {_joined(open_)}"
+            return open_, f"{value.name} has the fixed size {number}, and meets {_joined(open_)}, which is free"
     return None
 
 

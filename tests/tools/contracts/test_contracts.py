@@ -83,8 +83,8 @@ def test_it_is_told_what_rows_without_keys_give(right: Verdict) -> None:
         ("empty rows", "empty-rows", "NaN in"),
         ("half fill", "finite-rows", "NaN in"),
         ("over the batch", "batch-invariance", "in another row of the batch"),
-        ("baked length", "lengths-free", "it runs at lengths 7 of 1 to 512 alone"),
-        ("baked batch", "lengths-free", "it runs at a batch of 2 of 1, 2, 3, 4, 8 alone"),
+        ("baked length", "lengths-free", "of the lengths 1 to 512 it runs at 7 alone"),
+        ("baked batch", "lengths-free", "of the batches 1, 2, 3, 4, 8 it runs at 2 alone"),
     ],
 )
 def test_a_fault_breaks_the_contract_that_is_named_for_it(fault: str, contract: str, told: str) -> None:
