@@ -17,7 +17,7 @@ from ..export.cases.draw import is_float
 from ..export.check.backend import load
 from ..export.inspector import find_claimed, load_model
 from ..export.sites_metadata import SITE_KEY
-from ..export.tracing.traces import TRACE_KEY, last_frame
+from ..export.tracing.traces import TRACE_KEY, last_frame, trace_roots
 from .child.place import ChildPlace
 from .value_twins import Known, RealTokens, Values
 
@@ -67,13 +67,15 @@ def first_apart(
         if array is not None and (twin := known.twin(array)) is not None:
             twins[name] = twin
     cone = _untwinned(model, twins)
-    first = _first(model, cone, twins)
-    if first is None:
+    if first := _makes_nan(model, cone, ours):
+        told = f"the first NaN is made by {first.op_type} {first.name!r}"
+    elif first := _first(model, cone, twins):
+        told = f"the first value that leaves {what}'s is computed by {first.op_type} {first.name!r}"
+    else:
         return None
-    told = f"the first value that leaves {what}'s is computed by {first.op_type} {first.name!r}"
-    if site := _attention(model, first, cone):
+    if site := _attention(model, first, cone | {first}):
         told += f", of {site}"
-    if frame := last_frame(first.metadata_props.get(TRACE_KEY, "")):
+    if frame := _frame(first):
         told += f", at {frame}"
     carrying = _carrying(model)
     known_places = [
@@ -90,6 +92,13 @@ def _inlined(given: Any) -> ir.Model:
     for place, node in enumerate(model.graph.all_nodes()):
         node.name = node.name or f"{node.op_type}_{place}"
     return model
+
+
+def _frame(node: ir.Node) -> str:
+    """Return the line that a node was exported from; exporters write it with the folders of a machine."""
+    told = last_frame(node.metadata_props.get(TRACE_KEY, ""))
+    root = next((root for root in trace_roots() if told.startswith(root + os.sep)), "")
+    return told.removeprefix(root).lstrip(os.sep) if root else told
 
 
 def _name(value: ir.Value) -> str:
@@ -147,6 +156,24 @@ def _untwinned(model: ir.Model, twins: Mapping[str, Known]) -> set[ir.Node]:
     return found
 
 
+def _makes_nan(model: ir.Model, cone: set[ir.Node], values: Mapping[str, np.ndarray | None]) -> ir.Node | None:
+    """Return the first node that gives NaN and reads none, if what leaves the reference is NaN.
+
+    That may be in a row that isn't compared, from which the next layer spreads it.
+    """
+
+    def has_nan(value: ir.Value) -> bool:
+        array = values.get(_name(value))
+        return array is not None and is_float(array) and bool(np.isnan(array.astype(np.float64)).any())
+
+    outputs = [value for value in model.graph.outputs if value.producer() in cone]
+    if any(map(has_nan, outputs)):
+        for node in model.graph:
+            if any(map(has_nan, node.outputs)) and not any(map(has_nan, _reads(node))):
+                return node
+    return None
+
+
 def _first(model: ir.Model, cone: set[ir.Node], twins: Mapping[str, Known]) -> ir.Node | None:
     """Return the first node of the cone that reads activations that have a twin; else the first that reads no other.
 
@@ -192,7 +219,8 @@ def _attention(model: ir.Model, first: ir.Node, cone: set[ir.Node]) -> str | Non
             for inside in (node, *_inside(node)):
                 name = inside.metadata_props.get(SITE_KEY, "")
                 if report := reports.get(str(inside.name), by_site.get(name)):
-                    return f"the attention {report.name} with the mask `{report.mask}`"
+                    called = "an attention" if report.name == first.name else f"the attention {report.name}"
+                    return f"{called} with the mask `{report.mask}`{' that the file claims' if report.claimed else ''}"
                 if name:
                     return f"the attention {name}"
     return None

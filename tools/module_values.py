@@ -7,7 +7,6 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..export.check.arrays import to_numpy
-from ..export.tracing.traces import last_frame, module_packages, shorten_trace
+from ..export.tracing.traces import last_frame, module_packages, shorten_trace, trace_roots
 from .value_twins import Known
 
 # All values together; what comes after is not kept.
@@ -50,8 +49,7 @@ class Place:
             f'File "{file}", line {line}, in {name}\n    {linecache.getline(file, line).strip()}'
             for file, line, name in reversed(self.frames)
         )
-        roots = sorted({str(Path(entry).resolve()) for entry in [*sys.path, "."]}, key=len, reverse=True)
-        line = last_frame(shorten_trace(trace, roots, self.packages))
+        line = last_frame(shorten_trace(trace, trace_roots(), self.packages))
         return " ".join(
             part for part in (f"`{self.module}`" if self.module else "", f"({line})" if line else "") if part
         )

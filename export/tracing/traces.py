@@ -26,10 +26,15 @@ def shorten_traces(model: ir.Model, packages: Collection[str] = ()) -> None:
 
     Frames of installed packages are dropped, but for those of `packages`: where the module itself comes from.
     """
-    roots = sorted({str(Path(entry).resolve()) for entry in [*sys.path, "."]}, key=len, reverse=True)
+    roots = trace_roots()
     for node in _nodes(model):
         if trace := node.metadata_props.get(TRACE_KEY):
             node.metadata_props[TRACE_KEY] = shorten_trace(trace, roots, packages)
+
+
+def trace_roots() -> list[str]:
+    """Return the folders that paths of traces are made relative to, the innermost first."""
+    return sorted({str(Path(entry).resolve()) for entry in [*sys.path, "."]}, key=len, reverse=True)
 
 
 def strip_all_traces(model: ir.Model) -> None:
