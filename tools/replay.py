@@ -224,9 +224,8 @@ class _Repeating:
                 self.not_run.append(Contract(f"parity/{claimed.name}", NOT_RUN, why=why))
                 return
         elif self.drawn_from.hidden:
-            why = (
-                f"its rows are told by {next(iter(self.drawn_from.hidden))}, which the source computes; give --against"
-            )
+            name = next(iter(self.drawn_from.hidden))
+            why = f"its rows are told by {name!r}, which the source computes; give --against"
             self.not_run.append(Contract(f"parity/{claimed.name}", NOT_RUN, why=why))
             return
         case = with_rows(case, self.interface, self.drawn_from.masks, expected)

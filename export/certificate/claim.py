@@ -185,6 +185,7 @@ def _check_work(certificate: Certificate) -> None:
 
 def all_sizes(drawn_from: DrawnFrom, drawn: DrawnCase) -> dict[Label, int]:
     """Return the size of every axis of a case, the free ones first and in the order in which they name it."""
-    sizes: dict[Label, int] = {**drawn.sizes}
-    every = sizes_of(drawn_from.layout, Size(1, 1, 1))
-    return sizes | {label: size for label, size in every.items() if isinstance(label, int)}
+    sizes: dict[Label, int] = {}
+    sizes.update(drawn.sizes)
+    sizes.update((n, n) for n in sizes_of(drawn_from.layout, Size(1, 1, 1)) if isinstance(n, int))
+    return sizes

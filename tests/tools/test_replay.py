@@ -25,6 +25,9 @@ from maskport.tools.spec import load
 from maskport.tools.verdict import Contract
 from typer.testing import CliRunner
 
+from ..export.proof.graphs import model, proof
+from ..export.proof.test_interface import CACHED, COMPUTED, INSISTS_ON_ONE, TAKES_ANY
+
 pytest.importorskip("torch")
 
 KEY = "maskport.certificate"
@@ -382,3 +385,41 @@ def test_reading_gives_what_was_written(files: Path) -> None:
     assert certificate.drawn_from.to_json() == entry["drawn_from"]
     written = [case.drawn.to_json() for case in certificate.cases if case.drawn is not None]
     assert written == [{key: case[key] for key in written[0]} for case in entry["cases"]]
+
+
+def proven(folder: Path, source: ir.Model, result: ir.Model, *masks: str) -> tuple[Path, Path]:
+    """Write a source, and a result with the certificate of its proof."""
+    certificate = proof(source, result, *masks).certificate()
+    result.metadata_props[KEY] = Certificate.write(certificate | {"digest": digest_of(result), "optimized": {}})
+    paths = folder / "source.onnx", folder / "result.onnx"
+    for made, path in zip((source, result), paths, strict=True):
+        ir.save(made, path)
+    return paths
+
+
+def test_rows_that_the_source_tells_are_compared_beside_it_alone(tmp_path: Path) -> None:
+    text = COMPUTED.replace("LEAST", "-3.4e38")
+    source, result = proven(tmp_path, model(text), model(text.replace("-3.4e38", "-1e4")), "padding(odd)")
+    beside = replay(result, source)
+    assert beside.ok
+    claimed = {case.name for case in beside.certificate.cases if case.error is not None}
+    assert {check.case for check in beside.verdict.cases} == claimed
+    lone = replay(result)
+    assert not lone.ok
+    assert not lone.verdict.cases
+    assert any("told by 'odd', which the source computes" in str(contract.why) for contract in lone.verdict.contracts)
+
+
+def test_sizes_that_depend_on_each_other_are_drawn_again(tmp_path: Path) -> None:
+    source, result = proven(tmp_path, model(CACHED), model(CACHED), "padding(attention_mask)")
+    for replayed in (replay(result), replay(result, source)):
+        assert replayed.ok
+        claimed = {case.name for case in replayed.certificate.cases if case.error is not None}
+        assert {check.case for check in replayed.verdict.cases} == claimed
+
+
+def test_a_source_that_takes_one_row_is_run_row_by_row(tmp_path: Path) -> None:
+    source, result = proven(tmp_path, model(INSISTS_ON_ONE), model(TAKES_ANY))
+    beside = replay(result, source)
+    assert beside.ok
+    assert any("batch=5" in check.case for check in beside.verdict.cases)
