@@ -192,9 +192,8 @@ def _clearest(subject: Subject, size: Size, pattern: str) -> Case | None:
 
     def clear(case: Case) -> tuple[bool, float]:
         parts = [real.mean(axis=1) for real in case.rows.real.values()]
-        return all((part < 1).all() for part in parts), -max(
-            (float(abs(part - 2 / 3).max()) for part in parts), default=0
-        )
+        farthest = max((float(np.abs(part - 2 / 3).max()) for part in parts), default=0.0)
+        return all((part < 1).all() for part in parts), -farthest
 
     return max((case for case in drawn if case is not None), key=clear, default=None)
 
@@ -212,13 +211,14 @@ def _through_all(expected: Expected, case: Case, on_run: Callable[[], None]) -> 
     must, direct = reach(known, case, before, FAMILIES["mask"]), _direct(known, case, before)
     limit = noise.same_shape(before)
     for tokens in subject.layout.tokens:
-        ours, changed = _moves(subject, subject.run, case, before, tokens, on_run)
+        readable = {rows: must[rows, tokens] & _valid(case, rows) for rows in subject.layout.tokens}
+        ours, changed = _moves(subject, subject.run, case, before, tokens, readable, on_run)
         theirs = None
         if expected.run is not None:
             reference = expected.run(case.inputs)
-            theirs, _ = _moves(subject, expected.run, case, reference, tokens, lambda: None)
+            theirs, _ = _moves(subject, expected.run, case, reference, tokens, {}, lambda: None)
         for rows, apart in ours.items():
-            compared = (case.rows.real[rows] & case.rows.has_key[rows])[..., None] & changed[:, None]
+            compared = _valid(case, rows) & changed[:, None]
             allowed, asked = may[rows, tokens], must[rows, tokens]
             if theirs is not None:
                 allowed, asked = theirs[rows] > 0, theirs[rows] > noise.same_shape(reference)
@@ -227,6 +227,11 @@ def _through_all(expected: Expected, case: Case, on_run: Callable[[], None]) -> 
                 plain = _plain(apart, asked & compared, direct[rows, tokens], PLAIN * limit)
             seen = np.where(allowed, apart > 0, apart > limit)
             yield ("", rows, tokens), _panels(case, rows, tokens, _cells(allowed, asked, seen, compared, plain))
+
+
+def _valid(case: Case, rows: Label) -> np.ndarray:
+    """Return which rows are compared: bool [B, R, 1]."""
+    return (case.rows.real[rows] & case.rows.has_key[rows])[..., None]
 
 
 def _direct(subject: Subject, case: Case, before: Arrays) -> Reach:
@@ -249,9 +254,18 @@ def _plain(apart: np.ndarray, asked: np.ndarray, direct: np.ndarray, least: floa
 
 
 def _moves(
-    subject: Subject, run: Run, case: Case, before: Arrays, tokens: Label, on_run: Callable[[], None]
+    subject: Subject,
+    run: Run,
+    case: Case,
+    before: Arrays,
+    tokens: Label,
+    asked: dict[Label, np.ndarray],
+    on_run: Callable[[], None],
 ) -> tuple[dict[Label, np.ndarray], np.ndarray]:
-    """Return how far rows move with each token [B, R, T] by their axis, and which tokens were changed [B, T]."""
+    """Return how far rows move with each token [B, R, T] by their axis, and which tokens were changed [B, T].
+
+    A token is not drawn again if all rows that are `asked` to move with it did.
+    """
     layout = subject.layout
     batch, length = case.sizes.get(layout.batch, 1), case.sizes[tokens]
     changed = np.zeros((batch, length), bool)
@@ -274,6 +288,8 @@ def _moves(
                 if found:
                     full = apart.setdefault(rows, np.zeros((batch, case.sizes[rows], length)))
                     full[..., place] = np.max([full[..., place], *found], axis=0)
+            if asked and all((full > 0)[..., place][asked[rows][..., place]].all() for rows, full in apart.items()):
+                break
         on_run()
     return apart, changed
 
