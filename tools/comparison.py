@@ -242,8 +242,8 @@ class Comparison:
             Contract(
                 f"rounding/{name}",
                 NOT_RUN,
-                why=f"the reference is {error:.2g} from its own run in float64: where rounding turns a choice, such "
-                "as the expert of a token, no limit tells right from wrong",
+                why=f"the reference is {error:.2g} of the largest value from its own run in float64: where rounding "
+                "turns a choice, such as the expert of a token, no limit tells right from wrong",
             )
             for name, dtype in self._dtypes.items()
             if (error := self.rounding.beyond(name, dtype)) is not None

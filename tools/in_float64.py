@@ -1,4 +1,4 @@
-"""A file that computes in float64: by the reference evaluator, with all its floating-point numbers made double."""
+"""A file that computes in float64: by the reference evaluator, with double weights and inputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 # The evaluator holds all weights, twice as long.
 MOST_BYTES = 1 << 29
 DOUBLE = ir.DataType.DOUBLE
-# What they round to is what they are for.
-CASTS = {"Cast": "to", "EyeLike": "dtype"}
 
 
 def in_float64(model: str | os.PathLike[str] | bytes) -> Run | None:
@@ -35,7 +33,8 @@ def in_float64(model: str | os.PathLike[str] | bytes) -> Run | None:
     if bytes_of(loaded) > MOST_BYTES:
         return None
     passes.InlinePass()(loaded)
-    _convert(loaded)
+    passes.ShapeInferencePass()(loaded)
+    _Widening(loaded)
     names = [str(value.name) for value in loaded.graph.outputs]
     wanted = [str(value.name) for value in loaded.graph.inputs]
     try:
@@ -56,33 +55,63 @@ def in_float64(model: str | os.PathLike[str] | bytes) -> Run | None:
     return run
 
 
-def _convert(model: ir.Model) -> None:
-    graphs = [model.graph, *model.graph.subgraphs()]
-    for graph in graphs:
-        for value in (*graph.inputs, *graph.outputs):
-            _double(value)
-        for value in graph.initializers.values():
-            if value.const_value is not None and value.const_value.dtype.is_floating_point():
-                value.const_value = ir.tensor(value.const_value.numpy().astype(np.float64), name=value.name)
-                _double(value)
-    for node in model.graph.all_nodes():
-        for value in node.outputs:
-            _double(value)
-        if node.domain == "" and node.op_type in CASTS:
-            name = CASTS[node.op_type]
-            attribute = node.attributes.get(name)
-            if attribute is not None and ir.DataType(attribute.as_int()).is_floating_point():
-                node.attributes[name] = ir.AttrInt64(name, int(DOUBLE))
-        for name, attribute in list(node.attributes.items()):
-            if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype.is_floating_point():
-                tensor = ir.tensor(attribute.as_tensor().numpy().astype(np.float64))
-                node.attributes[name] = ir.AttrTensor(name, tensor)
-            elif node.op_type == "Constant" and name in ("value_float", "value_floats"):
-                numbers = attribute.value
-                del node.attributes[name]
-                node.attributes["value"] = ir.AttrTensor("value", ir.tensor(np.array(numbers, np.float64)))
+class _Widening:
+    """A model whose weights and inputs are made double, and all that is computed of them.
 
+    What is computed of integers and small constants alone, such as the bucket of a distance, keeps its type: in another
+    one a logarithm that falls on a whole number chooses another bucket, which is no rounding.
+    """
 
-def _double(value: ir.Value) -> None:
-    if value.dtype is not None and value.dtype.is_floating_point():
+    def __init__(self, model: ir.Model) -> None:
+        self.wide: set[ir.Value] = set()
+        for graph in (model.graph, *model.graph.subgraphs()):
+            for value in graph.initializers.values():
+                tensor = value.const_value
+                if tensor is not None and _is_float(value) and len(tensor.shape) > 1:
+                    value.const_value = ir.tensor(tensor.numpy().astype(np.float64), name=value.name)
+                    self._widen(value)
+        for value in filter(_is_float, model.graph.inputs):
+            self._widen(value)
+        self._graph(model.graph)
+
+    def _widen(self, value: ir.Value) -> None:
         value.dtype = DOUBLE
+        self.wide.add(value)
+
+    def _graph(self, graph: ir.Graph) -> None:
+        for node in list(graph):
+            inner = [one for attribute in node.attributes.values() for one in _graphs(attribute)]
+            for one in inner:
+                self._graph(one)
+                # Branches give one type.
+                for place, value in enumerate(one.outputs):
+                    if _is_float(value) and value not in self.wide:
+                        one.outputs[place] = self._cast(value, one)
+            if not any(value in self.wide for value in node.inputs) and not inner:
+                continue
+            for place, given in enumerate(node.inputs):
+                if given is not None and _is_float(given) and given not in self.wide:
+                    node.replace_input_with(place, self._cast(given, graph, node))
+            to = node.attributes.get("to")
+            if node.op_type == "Cast" and to is not None and ir.DataType(to.as_int()).is_floating_point():
+                node.attributes["to"] = ir.AttrInt64("to", int(DOUBLE))
+            for value in filter(_is_float, node.outputs):
+                self._widen(value)
+
+    def _cast(self, value: ir.Value, graph: ir.Graph, before: ir.Node | None = None) -> ir.Value:
+        cast = ir.node("Cast", [value], {"to": int(DOUBLE)})
+        if before is None:
+            graph.append(cast)
+        else:
+            graph.insert_before(before, cast)
+        self._widen(cast.outputs[0])
+        cast.outputs[0].name = f"{value.name}.double.{len(self.wide)}"
+        return cast.outputs[0]
+
+
+def _graphs(attribute: ir.Attr) -> list[ir.Graph]:
+    return [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else []
+
+
+def _is_float(value: ir.Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.is_floating_point()
