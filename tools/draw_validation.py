@@ -49,7 +49,11 @@ def draw_validation(
     """
     with screen.progress("Look at attention", TOKENS) as advance:
         place = ChildPlace.on(asked.device, asked.timeout)
-        seen = _seen(candidate, asked, reference, examples, place, lambda: advance())
+        try:
+            seen = _seen(candidate, asked, reference, examples, place, lambda: advance())
+        except Exception as error:
+            # Pictures decide nothing: a file that can't be looked at has its verdict all the same.
+            seen = SeenAttention("", notes=(f"nothing could be seen: {type(error).__name__} {error}",))
     script = asked.repro / SCRIPT if asked.repro is not None and failing is not None else None
     told = Told(str(candidate), asked.against, command_of(candidate, asked), asked.seed, seen, failing, script)
     write_page(verdict, told, path)

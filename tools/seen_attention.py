@@ -156,13 +156,13 @@ def see_attention(
     weights, notes = weights_of(expected.own, place)
     claims = _claims(expected, weights)
     found: dict[tuple[str, Label, Label], list[Panel]] = {}
-    for case, count in _cases(expected.subject):
+    far = max(max(Edges(subject).reach, default=0) for subject in (expected.own, expected.subject))
+    for case, count in _cases(expected.subject, far):
         try:
             for key, panels in (*_through_all(expected, case, on_run), *_of_each(expected, claims, case, weights)):
                 found.setdefault(key, []).extend(panels[:count])
         except (BackendError, Refused) as error:
             notes.append(f"not seen at {case.name}: {error}")
-    far = max(Edges(expected.subject).reach, default=0)
     if far + BEYOND > LONGEST:
         notes.append(f"the windows of all layers reach {far} tokens together: where they end is not in the picture")
     if not found and not notes:
@@ -170,9 +170,11 @@ def see_attention(
     return SeenAttention(expected.told, tuple(_joined(found, claims)), tuple(notes))
 
 
-def _cases(subject: Subject) -> Iterator[tuple[Case, int]]:
-    """Yield one case without padding and one with, each with how many rows of its batch are shown."""
-    far = max(Edges(subject).reach, default=0)
+def _cases(subject: Subject, far: int) -> Iterator[tuple[Case, int]]:
+    """Yield one case without padding and one with, each with how many rows of its batch are shown.
+
+    Where windows reach as far as `far` together, the case is longer, unless it would be too long to be drawn.
+    """
     size = Size(BATCH, max(LENGTH, far + BEYOND) if far + BEYOND <= LONGEST else LENGTH, OTHER)
     layout = subject.layout
     masked = any(value.role in ("mask", "packing") for value in layout.inputs.values())

@@ -320,6 +320,18 @@ def test_contracts_alone_have_a_page(folder: Path) -> None:
     assert re.findall("<h2>(.*?)</h2>", source) == ["Expected and seen attention", "Contracts", "To do it again"]
 
 
+def test_a_file_that_can_not_be_looked_at_has_its_verdict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> SeenAttention:
+        raise ZeroDivisionError("of a library")
+
+    monkeypatch.setattr(draw_validation, "see_attention", fail)
+    done = CliRunner().invoke(cli.app, ["validate", "right.onnx", "--quick", "--html", "page.html"])
+    assert done.exit_code == 0, done.output
+    source = words(Path("page.html").read_text(encoding="utf-8"))
+    assert "nothing could be seen: ZeroDivisionError of a library" in source
+    assert "✓right.onnx keeps what its masks promise." in source
+
+
 def test_without_the_option_nothing_is_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw_validation, "draw_validation", None)
     done = CliRunner().invoke(cli.app, ["validate", "right.onnx", "--against", "right.onnx", "--quick"])
