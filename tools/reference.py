@@ -107,7 +107,10 @@ def run_file(session: Session, inputs: Mapping[str, np.ndarray]) -> Arrays:
         if is_float(array) and element is not None and element.numpy is not None and element.numpy.kind == "f":
             array = array.astype(element.numpy)
         given[declared.name] = array
-    return {name: np.asarray(array) for name, array in session.run(given).items()}
+    found = session.run(given)
+    if other := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+        raise ModelError(f"the output {other[0]!r} is no tensor, so it can't be compared")
+    return found
 
 
 def _examples(example_inputs: Any, session: Session) -> Arrays:

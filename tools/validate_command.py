@@ -155,6 +155,8 @@ def self_test_command(screen: Screen, candidate: Path, timeout: float = TIMEOUT)
     from .mutants import self_test
     from .mutants.mutations import MUTATIONS
 
+    # Whether it is a model at all is for ONNX Runtime to say.
+    ChildSession(candidate, "cpu", timeout=timeout)
     with screen.progress("Plant faults", len(MUTATIONS)) as advance:
         return self_test(candidate, timeout=timeout, on_mutant=lambda name: advance())
 

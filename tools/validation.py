@@ -20,6 +20,7 @@ from .comparison import Comparison
 from .errors import ToolError
 from .first_difference import first_difference
 from .plan import Plan, plan_of
+from .ranks import need_ranks
 from .reference import of_file, of_module, run_file
 from .repro import Failing
 from .rounding import Depth, Rounding
@@ -134,6 +135,8 @@ def _compare(
     on_failure: Callable[[Failing], None] | None,
 ) -> Verdict:
     session = _session(candidate, device, timeout)
+    if isinstance(candidate, File):
+        need_ranks(candidate, session)
     if isinstance(against, str | bytes | os.PathLike | Session):
         model = None if isinstance(against, Session) else against
         reference = of_file(_session(against, device, timeout), model, example_inputs)

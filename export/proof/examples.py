@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ MOST_IDS = 64
 LENGTHS = (1, 2, 3, 4)
 SEGMENTS = (0, 1, 2)
 FEW = (0, 1)
+# Of one example: cases are several times as long, and many.
+MOST_BYTES = 1 << 28
 
 
 def examples_of(
@@ -27,14 +30,16 @@ def examples_of(
     Raises
     ------
     ProofFailed
-        If an input holds no numbers.
+        If an input holds no numbers, or too many.
     """
     rng = np.random.default_rng([seed, 1])
     segments, lengths = _named(masks)
     examples = {}
     for value in graph.inputs:
         name = str(value.name)
-        if value.dtype is None or value.dtype == ir.DataType.STRING or value.type is None or value.type.denotation:
+        # A sequence of numbers, too, has an element type.
+        tensor = isinstance(value.type, ir.TensorType) and not value.type.denotation
+        if not tensor or value.dtype is None or value.dtype == ir.DataType.STRING:
             raise ProofFailed(
                 f"the input {name!r} is no tensor of numbers, so source and result can't be run on drawn inputs; "
                 "leave the check out to write the file unproven"
@@ -42,6 +47,11 @@ def examples_of(
         given = layout.inputs[name]
         shape = tuple(axis if isinstance(axis, int) else 2 for axis in given.axes)
         dtype = value.dtype.numpy()
+        if (size := math.prod(shape) * dtype.itemsize) > MOST_BYTES:
+            raise ProofFailed(
+                f"the input {name!r} is {size / 2**30:.1f} GiB at the sizes that it declares, at most "
+                f"{MOST_BYTES / 2**30:g} GiB is drawn"
+            )
         if given.role == "mask" and given.pad is None:
             array = np.zeros(shape) if _is_float(dtype) else np.ones(shape)
         elif given.pad is not None and given.role == "mask":

@@ -109,9 +109,12 @@ def side_of(
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+            found = dict(zip(names, session.run(names, dict(inputs)), strict=True))
         except Exception as error:
             raise BackendError(first_line(error)) from error
+        if other := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+            raise BackendError(f"the output {other[0]!r} is no tensor, so it can't be compared")
+        return found
 
     return Side(CPU, f"onnxruntime {ort.__version__} on {place.name}", run)
 

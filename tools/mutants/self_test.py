@@ -12,6 +12,7 @@ import onnx_ir as ir
 from ...export.cases.draw import Size
 from ...export.check.backend import BackendError
 from ...export.errors import ProofFailed
+from ...export.inspector import InspectError
 from ...export.lowering.canonical import Site
 from ...export.proof.side import side_of
 from ...models.masks import Window
@@ -108,10 +109,10 @@ def self_test(
 
     Raises
     ------
-    InspectError, ProofFailed
-        If the model can't be read or run.
+    ProofFailed
+        If the model can't be run.
     ToolError
-        If no attention can be written anew, or the untouched file fails its own contracts.
+        If it is no model, no attention can be written anew, or the untouched file fails its own contracts.
     Crashed
         If the untouched file ends its process, or takes longer than `timeout` seconds for one run.
     """
@@ -119,8 +120,12 @@ def self_test(
     try:
         test = _Test(Subject.of(model, seed, place), place)
         broken = test.broken(test.subject)
+    except InspectError as error:
+        raise ToolError(str(error)) from error
     except ProofFailed as error:
-        raise Crashed(place.crashes[0]) if place.crashes else error from error
+        if place.crashes:
+            raise Crashed(place.crashes[0]) from error
+        raise
     if place.crashes:
         raise Crashed(place.crashes[0])
     if broken:
