@@ -84,7 +84,8 @@ def rows_of(
         real[new] = real[new] & real[total][:, -sizes[new] :]
         has_key[new] = has_key[new] & has_key[total][:, -sizes[new] :]
     somewhere = np.ones((batch, 1), bool)
-    for label in layout.tokens:
+    # A cache may be empty: the keys are those of this run, too.
+    for label in set(layout.tokens) - {past for _, past, _ in layout.sums}:
         somewhere = somewhere & (real[label] & has_key[label]).any(axis=1, keepdims=True)
     return Rows(real, {label: value & somewhere for label, value in has_key.items()})
 

@@ -414,6 +414,7 @@ def test_sizes_that_depend_on_each_other_are_drawn_again(tmp_path: Path) -> None
     source, result = proven(tmp_path, model(CACHED), model(CACHED), "padding(attention_mask)")
     for replayed in (replay(result), replay(result, source)):
         assert replayed.ok
+        assert any("past=0" in check.case for check in replayed.verdict.cases)
         claimed = {case.name for case in replayed.certificate.cases if case.error is not None}
         assert {check.case for check in replayed.verdict.cases} == claimed
 
