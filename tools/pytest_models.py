@@ -180,7 +180,7 @@ class ModelTest(pytest.Item):
                 raise ToolError(str(error)) from error
         except (MaskportError, ModuleNotFoundError) as error:
             told = f"it could not be run: {error}"
-            raise failure(told, f"{model.name}: {self.name}", model.file(model.listed.path)) from error
+            raise failure(told, model.name, model.file(model.listed.path)) from error
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return what an assertion says; of anything else, the traceback."""

@@ -162,7 +162,7 @@ SHOWN = [
     "::error file=project/model.py,title=expected-mask/layers.0.self_attn,line=10::window.onnx: ",
     "::error file=project/model.py,title=masks,line=11::the masks of window.onnx are not those of wider.onnx%0A",
     "::error file=dropped.onnx,title=parity::dropped.onnx differs from its reference%0A",
-    "::error file=gone.onnx,title=gone%3A lint::it could not be run: ",
+    "::error file=gone.onnx,title=gone::it could not be run: ",
 ]
 
 
