@@ -13,7 +13,8 @@ from ..models.masks import Mask
 from .child.place import ChildPlace
 from .repro import SCRIPT, Failing
 from .screen import Screen
-from .seen_attention import SeenAttention, see_attention
+from .seen import SeenAttention
+from .seen_attention import see_attention
 from .validation_page import Told, write_page
 from .verdict import Verdict
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .inspect_page import LONGEST_TEXT, code, text
-from .seen_attention import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
+from .seen import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
 from .shown import joined, plural
 
 # In a square of 14: where a path begins, and the path, which is relative.

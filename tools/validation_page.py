@@ -11,7 +11,7 @@ from rich.text import Text
 from ..export.check.checked import versions
 from .inspect_page import LONGEST_TEXT, code, document, facts, figures_list, table, text
 from .repro import Failing
-from .seen_attention import SeenAttention
+from .seen import SeenAttention
 from .seen_picture import attention_section
 from .tables import error_text
 from .validation_failure import failure_section

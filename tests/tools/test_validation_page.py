@@ -13,7 +13,8 @@ import pytest
 from maskport.models import Dense
 from maskport.tools import cli, draw_validation, validate
 from maskport.tools.repro import Failing
-from maskport.tools.seen_attention import EXTRA, Panel, Seen, SeenAttention, see_attention
+from maskport.tools.seen import EXTRA, Panel, Seen, SeenAttention
+from maskport.tools.seen_attention import see_attention
 from maskport.tools.validation_failure import Largest, largest
 from maskport.tools.validation_grid import grids, level
 from maskport.tools.validation_page import Told, page
