@@ -14,9 +14,9 @@ from .verdict import FAILED, NOT_RUN, OK, Verdict, worst
 SHOWN = 5
 NUMBER = re.compile(r"\d+")
 CAPTION = """\
-Largest differences, also in units in the last place of the row's largest
-number (ulp), and the least cosine of a row. Empty rows have no key; they and
-padding need only be finite."""
+Largest differences, also in units in the last place of the row's
+largest number (ulp), and the least cosine of a row. Empty rows
+have no key; they and padding need only be finite."""
 STYLED = {OK: "[green]ok[/]", FAILED: "[bold red]failed[/]"}
 
 
