@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..export.cases.draw import Case
 from ..export.cases.layout import Layout
 from .verdict import FAILED, Contract
+
+if TYPE_CHECKING:
+    from .localise import Parting
 
 # All values of a case are held: scores grow with the square of its length.
 MAX_TOKENS = 512
@@ -41,22 +44,23 @@ def first_difference(
     """
     for case in sorted((case for case in cases if _tokens(case) <= MAX_TOKENS), key=_unclear)[:TRIES]:
         try:
-            told = _told(candidate, against, case, layout, reference)
+            found = _parting(candidate, against, case, layout, reference)
         except Exception:
             # What anyone's file or module does when it is taken apart is not known; the verdict doesn't depend on it.
             continue
-        if told:
-            return [Contract("first-difference", FAILED, why=f"{told}, at {case.name}")]
+        if found is not None:
+            why = f"{found.told}, at {case.name}"
+            return [Contract("first-difference", FAILED, why=why, source=found.source)]
     return []
 
 
-def _told(
+def _parting(
     candidate: Any,
     against: Any,
     case: Case,
     layout: Layout,
     reference: Callable[[Mapping[str, np.ndarray]], object],
-) -> str | None:
+) -> Parting | None:
     from .localise import first_apart
 
     known = against

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -17,7 +17,7 @@ from ..export.cases.draw import is_float
 from ..export.check.backend import load
 from ..export.inspector import find_claimed, load_model
 from ..export.sites_metadata import SITE_KEY
-from ..export.tracing.traces import TRACE_KEY, last_frame, trace_roots
+from ..export.tracing.traces import TRACE_KEY, last_frame, source_of, trace_roots
 from .child.place import ChildPlace
 from .value_twins import Known, RealTokens, Values
 
@@ -26,10 +26,17 @@ FEW = 8
 COMPARED = "biuf"
 
 
+class Parting(NamedTuple):
+    """Where a candidate leaves its reference: in words, and the file and line that the node was exported from."""
+
+    told: str
+    source: tuple[str, int] | None
+
+
 def first_apart(
     candidate: Any, reference: Any, inputs: Mapping[str, np.ndarray], real: Sequence[np.ndarray] = ()
-) -> str | None:
-    """Return in words where a candidate leaves its reference, None if every value has a twin.
+) -> Parting | None:
+    """Return where a candidate leaves its reference, None if every value has a twin.
 
     Values are twins if they hold the same numbers at real tokens, whatever their names and the order of their axes:
     exporters and optimizers rename, reorder and leave padding out. What the candidate computes in another way has no
@@ -83,7 +90,7 @@ def first_apart(
     ]
     if places := [place for place in known_places if place]:
         told += f"; up to {places[-1]} all is as in {what}"
-    return told
+    return Parting(told, source_of(first))
 
 
 def _inlined(given: Any) -> ir.Model:

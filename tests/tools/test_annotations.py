@@ -101,6 +101,21 @@ def test_what_differs_from_a_reference_is_one_annotation() -> None:
     assert not any("title=parity" in line for line in others)
 
 
+def test_what_differs_is_annotated_where_it_first_does() -> None:
+    model = onnx.load("window.onnx")
+    for node in model.graph.node:
+        if node.name.startswith("Softmax"):
+            node.attribute[0].i = -2
+    onnx.save(model, "mixed.onnx")
+    (parity,) = annotations(invoke("mixed.onnx", "--against", "window.onnx", "--format", "github", "--quick").stdout)[
+        :1
+    ]
+    assert parity.startswith(
+        "::error file=project/model.py,title=parity,line=10::mixed.onnx differs from its reference"
+    )
+    assert "is computed by Softmax" in parity
+
+
 def test_what_shows_nothing_is_annotated_and_what_is_right_is_not(folder: Path) -> None:
     assert annotations(invoke("window.onnx", "--quick", "--format", "github").stdout) == []
     model = onnx.parser.parse_model(

@@ -46,8 +46,9 @@ def planted(name: str, layer: int) -> bytes:
     ],
 )
 def test_the_attention_with_the_fault_is_named(name: str, layer: int, mask: str) -> None:
-    told = first_apart(planted(name, layer), RIGHT.SerializeToString(), INPUTS)
-    assert told is not None
+    found = first_apart(planted(name, layer), RIGHT.SerializeToString(), INPUTS)
+    assert found is not None
+    told = found.told
     assert f"of the attention layers.{layer}.self_attn with the mask `{mask}`; up to " in told
     assert told.endswith("all is as in the reference")
 
@@ -55,8 +56,9 @@ def test_the_attention_with_the_fault_is_named(name: str, layer: int, mask: str)
 def test_a_fault_is_found_behind_other_names_and_another_order(tmp_path: Path) -> None:
     fault = onnx.load_from_string(planted("padding dropped", 1))
     renamed = renamed_and_reordered(fault, tmp_path).SerializeToString()
-    told = first_apart(renamed, RIGHT.SerializeToString(), INPUTS)
-    assert told is not None
+    found = first_apart(renamed, RIGHT.SerializeToString(), INPUTS)
+    assert found is not None
+    told = found.told
     assert "of the attention" in told
     assert "with the mask `window(3, 0)`; up to" in told
 
