@@ -202,7 +202,9 @@ def test_a_file_that_is_not_there_fails(pytester: pytest.Pytester, run: Run) -> 
     project(pytester, '[tool.maskport.models]\nm = "none.onnx"\n')
     result = run()
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["it could not be run: *none.onnx is no file; make it before the tests, or take m out of pyproject.toml"])
+    result.stdout.fnmatch_lines(
+        ["it could not be run: *none.onnx is no file; make it before the tests, or take m out of pyproject.toml"]
+    )
 
 
 def test_a_project_without_models_has_no_tests_of_them(pytester: pytest.Pytester, run: Run) -> None:
