@@ -21,6 +21,8 @@ from .process import Process
 CPU = "CPUExecutionProvider"
 # What of ONNX Runtime's options is told to the process.
 OPTIONS = ("intra_op_num_threads", "inter_op_num_threads", "graph_optimization_level", "log_severity_level")
+# Threads that spin until the next run take the time in which it is drawn and the last is compared.
+WAITS = {"session.intra_op.allow_spinning": "0"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class ChildInference:
             "path": path,
             "providers": list(providers),
             "options": {name: int(getattr(sess_options, name)) for name in OPTIONS},
-            "config": _entries(sess_options),
+            "config": {**WAITS, **_entries(sess_options)},
         }
         self._bytes = np.frombuffer(source, np.uint8) if isinstance(source, bytes) else None
         self._name = "the model" if path is None else os.path.relpath(path)
