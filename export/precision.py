@@ -128,7 +128,7 @@ class _Converter:
                 self.constants[value] = self._described(value)
         for value in graph.inputs:
             if _is_float(value):
-                value.type = ir.TensorType(self.half)
+                value.type = self._half_type(value)
                 if value.const_value is not None:
                     value.const_value = self._half_tensor(value)
         for node in list(graph):
@@ -162,11 +162,12 @@ class _Converter:
             if _is_float(value) and index in full:
                 self.full[value] = kept or _Full()
             elif _is_float(value):
-                value.type = ir.TensorType(self.half)
+                value.type = self._half_type(value)
 
     def _kept(self, node: ir.Node) -> _Full | None:
         """Return what is known of a node's results if it stays in float32, else None."""
-        if node.op_type in BRANCHING:
+        if node.op_type in BRANCHING or any(isinstance(value.type, ir.SequenceType) for value in node.outputs):
+            # What it holds can't be cast.
             return None
         inputs = [value for value in node.inputs if value is not None and value.dtype in (FLOAT, self.half)]
         known = [self.full.get(value) or self.constants.get(value) for value in inputs]
@@ -215,16 +216,29 @@ class _Converter:
         if schema is None:
             return True
         fixed = FULL_INPUTS.get(node.op_type, ())
-        wanted = f"tensor({self.half.name.lower()})"
         formal = list(schema.inputs)
         for index, value in enumerate(node.inputs):
             # The last formal input of a variadic operator stands for all that follow.
             types = formal[min(index, len(formal) - 1)].types
-            if value is not None and value.dtype in (FLOAT, self.half) and index not in fixed and wanted not in types:
+            if value is None or value.dtype not in (FLOAT, self.half) or index in fixed:
+                continue
+            if self._written(value) not in types:
                 return False
         return all(
-            wanted in one.types for one, value in zip(schema.outputs, node.outputs, strict=False) if _is_float(value)
+            self._written(value) in one.types
+            for one, value in zip(schema.outputs, node.outputs, strict=False)
+            if _is_float(value)
         )
+
+    def _half_type(self, value: ir.Value) -> ir.TypeProtocol:
+        """Return the type that a value would have: a sequence stays one."""
+        half = ir.TensorType(self.half)
+        return ir.SequenceType(half) if isinstance(value.type, ir.SequenceType) else half
+
+    def _written(self, value: ir.Value) -> str:
+        """Return that type as schemas write it."""
+        tensor = f"tensor({self.half.name.lower()})"
+        return f"seq({tensor})" if isinstance(value.type, ir.SequenceType) else tensor
 
     def _described(self, value: ir.Value) -> _Full:
         """Return what is known of a constant; of any other value, nothing is said."""

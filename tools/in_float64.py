@@ -75,7 +75,8 @@ class _Widening:
         self._graph(model.graph)
 
     def _widen(self, value: ir.Value) -> None:
-        value.dtype = DOUBLE
+        # Values may share the type that they have.
+        value.type = ir.TensorType(DOUBLE)
         self.wide.add(value)
 
     def _graph(self, graph: ir.Graph) -> None:

@@ -396,3 +396,14 @@ def test_the_zoo_in_bfloat16_by_the_reference(zoo: Zoo, name: str) -> None:
     assert results[0].dtype == ml_dtypes.bfloat16
     limit = 0.1 * np.abs(expected[keep]).max()
     assert np.abs(results[0].astype(np.float32) - expected)[keep].max() < limit
+
+
+def test_sequences_are_half_even_where_they_begin_with_a_constant() -> None:
+    body = "none = SequenceConstruct (start) all = SequenceInsert (none, x) y = ConcatFromSequence <axis = 1> (all)"
+    source = graph_of(
+        body, "float[batch, seq, 4] x", "float[batch, all, 4] y", {"start": np.zeros((3, 0, 4), np.float32)}
+    )
+    converted = to_precision(source, "float16")
+    assert kinds(converted)["float32"] == set()
+    x = RNG.standard_normal((3, 5, 4))
+    assert np.array_equal(run(converted, {"x": x})[0], x.astype(np.float16))
