@@ -19,11 +19,20 @@ from .sites_metadata import ClaimedSite
 if TYPE_CHECKING:
     from .inspector import SiteReport
 
-__all__ = ["CLAIMED", "Contradiction", "beside", "longest_of"]
+__all__ = ["CHANGED", "CLAIMED", "Contradiction", "Likeness", "beside", "longest_of"]
 
 CLAIMED = "claimed by the file"
+CHANGED = "the file claims the mask `{mask}` for it, and is not believed: it was changed after it had been checked"
 # Masks that change no valid row: those of queries, and those of keys where queries see no later key.
 QUERIES, KEYS_AND_QUERIES = ("query_padding",), ("query_padding", "padding")
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """The graph doesn't say all that is claimed: why it may be so all the same, and whether that is shown."""
+
+    note: str
+    shown: bool
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Contradiction:
 
 def beside(
     read: SiteReport, claim: ClaimedSite, inputs: Collection[str], longest: int | None
-) -> str | Contradiction | None:
+) -> Likeness | Contradiction | None:
     """Compare an attention that was read with what the file claims of it.
 
     Parameters
@@ -51,8 +60,8 @@ def beside(
     -------
     None
         The graph does what is claimed.
-    str
-        The claim can't be read back: why it stays one.
+    Likeness
+        The claim can't be read back as a whole: why it stays one.
     Contradiction
         The graph does something else.
     """
@@ -61,13 +70,13 @@ def beside(
     told = f"{CLAIMED}; its graph masks `{read.mask}`"
     if not set(read.mask.tensors) <= set(inputs) or (read.head_size, read.q_heads) != (claim.head_size, claim.q_heads):
         # Of packed rows, of lengths that were counted, of a mask that became a channel of the keys.
-        return told
+        return Likeness(told, shown=False)
     may_go = KEYS_AND_QUERIES if read.mask.implies(Causal()) else QUERIES
     hidden = [leaf for leaf in claim.mask.leaves if next(leaves_of(leaf._expr))[0] in may_go]
     if functools.reduce(operator.and_, hidden, read.mask) == claim.mask:
-        return f"{told}: no valid row sees the padding that it leaves out"
+        return Likeness(f"{told}: no valid row sees the padding that it leaves out", shown=True)
     if longest is not None and _alike_up_to(longest, read.mask, claim.mask):
-        return f"{told}: the same at any length up to {longest}"
+        return Likeness(f"{told}: the same at any length up to {longest}", shown=True)
     return Contradiction(f"the file claims the mask `{claim.mask}` for it, and its graph masks `{read.mask}`")
 
 

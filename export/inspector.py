@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ..models.masks import Causal, Full, Mask, Window
-from .claimed import CLAIMED, Contradiction, beside, longest_of
+from .certificate.digest import is_as_checked
+from .claimed import CHANGED, CLAIMED, Contradiction, beside, longest_of
 from .errors import ExportError
 from .sites_metadata import SITE_KEY, ClaimedSite, read_sites
 from .symbolic.sites import Site, find_sites
@@ -256,6 +257,7 @@ def _add_claims(
 ) -> None:
     """Replace what was read of nodes that compute a claimed site, where it says less than the claim."""
     inputs = {str(value.name) for value in model.graph.inputs}
+    as_checked: bool | None = None
     computing: dict[str, list[ir.Node]] = {}
     for node in model.graph.all_nodes():
         if node.metadata_props.get(SITE_KEY) in claims:
@@ -266,7 +268,7 @@ def _add_claims(
         if any(reasons[node].fault for node in attention if node in reasons):
             # It was read far enough to know that it is wrong, whatever is claimed.
             continue
-        note = CLAIMED
+        note, shown = CLAIMED, False
         # What is nested is run on some rows of a batch, and is not read.
         nested = any(node.graph is not model.graph for node in nodes)
         if len(attention) == 1 and attention[0] in reports and not nested:
@@ -280,7 +282,11 @@ def _add_claims(
             if isinstance(found, Contradiction):
                 reasons[attention[0]] = UnliftedReport(str(attention[0].name), found.why, fault="claim")
                 continue
-            note = found
+            note, shown = found.note, found.shown
+        as_checked = is_as_checked(model) if as_checked is None and not shown else as_checked
+        if not shown and not as_checked:
+            _disbelieve(claimed, attention or nodes[-1:], reports, reasons)
+            continue
         for node in attention:
             reports.pop(node, None)
             reasons.pop(node, None)
@@ -288,6 +294,20 @@ def _add_claims(
         facts = {fact: value for fact, value in vars(claimed).items() if fact != "kernel"}
         facts |= {"form": claimed.kernel, "node": str(node.name)}
         reports[node] = SiteReport(**facts, assumes=(), verified=False, note=note)
+
+
+def _disbelieve(
+    claimed: ClaimedSite,
+    nodes: Sequence[ir.Node],
+    reports: Mapping[ir.Node, SiteReport],
+    reasons: dict[ir.Node, UnliftedReport],
+) -> None:
+    """Say of nodes that were not read that what the file claims of them is not believed."""
+    for node in nodes:
+        if node not in reports:
+            why = f"{reasons[node].reason}; " if node in reasons else ""
+            told = f"{why}{CHANGED.format(mask=claimed.mask)}"
+            reasons[node] = UnliftedReport(str(node.name), told, attention=True)
 
 
 def _report(site: Site, name: str, note: str | None, nodes: list[ir.Node]) -> SiteReport:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx_ir as ir
+
+from ..check.checked import CERTIFICATE_KEY
 
 METHOD = "sha256"
 STANDARD = ("", "ai.onnx")
@@ -31,6 +34,15 @@ def digest_of(model: ir.Model) -> str:
     for entry in said:
         hasher.update(repr(entry).encode() + b"\n")
     return f"{METHOD}:{hasher.hexdigest()}"
+
+
+def is_as_checked(model: ir.Model) -> bool:
+    """Return whether a model is the one that its certificate is of."""
+    try:
+        certificate = json.loads(model.metadata_props.get(CERTIFICATE_KEY, "{}"))
+    except ValueError:
+        return False
+    return isinstance(certificate, dict) and certificate.get("digest") == digest_of(model)
 
 
 def _graph(graph: ir.Graph | ir.Function, outer: Mapping[ir.Value, str], depth: int) -> Iterator[object]:

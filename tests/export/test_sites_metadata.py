@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
 import pytest
 import torch
 from maskport.export import ExportError, InspectError, export, inspect
+from maskport.export.certificate.digest import digest_of
+from maskport.export.check.checked import CERTIFICATE_KEY
 from maskport.export.sites_metadata import SITE_KEY, SITES_KEY, ClaimedSite, claim, read_sites, write_sites
 from maskport.models import Causal, Encoder, EncoderLayer, KeyPadding
 from maskport.tools import diff
@@ -29,6 +32,12 @@ def claiming(proto: onnx.ModelProto, *, by: str = "Softmax", **changes: Any) -> 
     for node in model.graph:
         if node.op_type == by:
             node.metadata_props[SITE_KEY] = claims[0].name
+    return model
+
+
+def certified(model: ir.Model) -> ir.Model:
+    """Return a model with the certificate of the file as it is."""
+    model.metadata_props[CERTIFICATE_KEY] = json.dumps({"version": 1, "digest": digest_of(model)})
     return model
 
 
@@ -94,7 +103,8 @@ def test_a_claim_that_the_graph_keeps_is_no_more_than_what_is_read() -> None:
 def test_a_site_that_can_not_be_read_is_shown_as_claimed(by: str) -> None:
     hidden = ("weightsI = Softmax <axis = -1> (maskedI)", f"weightsI = {by} (maskedI)")
     proto = attention(FAR, replace=hidden if by == "Tanh" else ("Softmax <axis = -1>", "Softmax <axis = 2>"))
-    report = inspect(claiming(proto, by=by, kernel="com.microsoft.PackedMultiHeadAttention"))
+    model = claiming(proto, by=by, kernel="com.microsoft.PackedMultiHeadAttention")
+    report = inspect(certified(model))
     (site,) = report.sites
     assert (site.name, site.form) == ("layers.0.self_attn", "com.microsoft.PackedMultiHeadAttention")
     assert (str(site.mask), site.verified, site.note) == (
@@ -106,12 +116,37 @@ def test_a_site_that_can_not_be_read_is_shown_as_claimed(by: str) -> None:
     assert not diff(attention(FAR), report).changed
 
 
+@pytest.mark.parametrize("by", ["Tanh", "Softmax"])
+def test_a_claim_of_a_file_that_was_changed_since_is_not_believed(by: str) -> None:
+    hidden = ("weightsI = Softmax <axis = -1> (maskedI)", f"weightsI = {by} (maskedI)")
+    proto = attention(FAR, replace=hidden if by == "Tanh" else ("Softmax <axis = -1>", "Softmax <axis = 2>"))
+    model = certified(claiming(proto, by=by))
+    model.graph.initializers[next(iter(model.graph.initializers))].const_value = ir.tensor(np.float32(7))
+    report = inspect(model)
+    assert report.sites == ()
+    assert next(unlifted.reason for unlifted in report.unlifted if unlifted.attention).endswith(
+        "the file claims the mask `window(1000000, 0) & padding(attention_mask)` for it, and is not believed: it was "
+        "changed after it had been checked"
+    )
+    assert diff(attention(FAR), report).changed
+
+
+@pytest.mark.parametrize("certificate", ["{", "[]", "{}", '{"digest": 7}'])
+def test_a_claim_without_a_certificate_is_not_believed(certificate: str) -> None:
+    model = claiming(attention(FAR, replace=("Softmax <axis = -1>", "Softmax <axis = 2>")))
+    model.metadata_props[CERTIFICATE_KEY] = certificate
+    assert inspect(model).sites == ()
+
+
 def test_a_site_of_several_nodes_is_one() -> None:
     model = claiming(attention(FAR, FAR))
     assert model.graph.metadata_props is not None
     write_sites(model, [next(iter(read_sites(claiming(attention(FAR)).metadata_props).values()))])
-    (site,) = inspect(model).sites
+    (site,) = inspect(certified(model)).sites
     assert (site.name, site.verified) == ("layers.0.self_attn", False)
+    # Changed since, it is what was read of each node.
+    model.metadata_props[CERTIFICATE_KEY] = "{}"
+    assert [one.verified for one in inspect(model).sites] == [True, True]
 
 
 NESTED = """
@@ -131,7 +166,7 @@ def test_a_site_that_is_computed_in_a_branch_is_shown_as_claimed() -> None:
     for node in model.graph.all_nodes():
         if node.op_type == "Softmax":
             node.metadata_props[SITE_KEY] = "layers.0.self_attn"
-    (site,) = inspect(model).sites
+    (site,) = inspect(certified(model)).sites
     assert (site.name, site.verified, site.note) == ("layers.0.self_attn", False, "claimed by the file")
 
 

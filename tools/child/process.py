@@ -63,6 +63,9 @@ class Process:
 
     def answers(self, seconds: float) -> bool:
         """Wait until it says something, or ends; False if it does neither in so many seconds."""
+        if os.name == "nt":
+            # Windows can't wait for a pipe: there a process that hangs is waited for.
+            return True
         with selectors.DefaultSelector() as selector:
             selector.register(self.of, selectors.EVENT_READ)
             return bool(selector.select(seconds))
