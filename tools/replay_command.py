@@ -10,7 +10,7 @@ from ..runtime.model_file import look
 from .child.session import ChildSession
 from .errors import ToolError
 from .inputs import read_inputs
-from .replay import Replay, replay
+from .replaying.replay import Replay, replay
 from .screen import Screen
 from .validate_command import tensors
 
@@ -57,7 +57,7 @@ def show(screen: Screen, replayed: Replay, model: Path, form: str) -> None:
     if form == "json":
         screen.json(replayed.to_json())
         return
-    from .replay_table import claim_text, note, replay_conclusion, replay_table
+    from .replaying.table import claim_text, note, replay_conclusion, replay_table
     from .verdict_table import findings_table
 
     screen.out.print(claim_text(replayed))

@@ -14,14 +14,14 @@ from .child import TIMEOUT
 from .child.session import ChildSession
 from .errors import ToolError
 from .inputs import read_inputs
-from .repro import Failing
+from .parity.repro import Failing
 from .screen import Screen
 from .validation import validate
 from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .mutants import SelfTest
-    from .plan import Plan
+    from .parity.plan import Plan
 
 # About as many as there are.
 CONTRACTS = 16
@@ -126,7 +126,7 @@ def validate_command(screen: Screen, candidate: Path, asked: Asked) -> Verdict:
 
 def _draw(screen: Screen, verdict: Verdict, candidate: Path, asked: Asked, *more: Any) -> None:
     if asked.html is not None:
-        from .draw_validation import draw_validation
+        from .validation_page.draw import draw_validation
 
         draw_validation(screen, verdict, candidate, asked, asked.html, *more)
 

@@ -16,14 +16,14 @@ from ..models.masks import Mask
 from ..runtime import Session
 from .child import TIMEOUT
 from .child.session import ChildSession
-from .comparison import Comparison
 from .errors import ToolError
-from .first_difference import first_difference
-from .plan import Plan, plan_of
+from .localising.first_difference import first_difference
+from .parity.comparison import Comparison
+from .parity.plan import Plan, plan_of
+from .parity.reference import of_file, of_module, run_file
+from .parity.repro import Failing
+from .parity.rounding import Depth, Rounding
 from .ranks import need_ranks
-from .reference import of_file, of_module, run_file
-from .repro import Failing
-from .rounding import Depth, Rounding
 from .verdict import FAILED, NOT_RUN, OK, Contract, Verdict
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 from ..export.check.checked import versions
 
 if TYPE_CHECKING:
-    from .metrics import Metrics
-    from .plan import Plan
+    from .parity.metrics import Metrics
+    from .parity.plan import Plan
 
 FORMAT = 1
 OK: Final = "ok"

@@ -13,11 +13,11 @@ import torch
 from maskport.export import export, optimize
 from maskport.tools import validate
 from maskport.tools.builtin import BUILTINS
-from maskport.tools.localise import first_apart
-from maskport.tools.module_values import values_of
+from maskport.tools.localising.localise import first_apart
+from maskport.tools.localising.module_values import values_of
+from maskport.tools.localising.value_twins import Known, RealTokens, Values
 from maskport.tools.mutants.mutations import MUTATIONS, WEAK
 from maskport.tools.mutants.plant import Ground
-from maskport.tools.value_twins import Known, RealTokens, Values
 from torch import nn
 
 from ..export.symbolic.mutations import renamed_and_reordered

@@ -11,7 +11,7 @@ from maskport.export.cases.layout import Layout
 from maskport.export.cases.patterns import padding_patterns
 from maskport.export.cases.structures import STRUCTURES
 from maskport.models import Adjacency, Causal, KeyPadding, Mask, Prefix, Segments
-from maskport.tools.plan import BATCHES, LENGTHS, MAX_LENGTH, OTHERS, PATTERNS, Beyond, Lengths, plan_of
+from maskport.tools.parity.plan import BATCHES, LENGTHS, MAX_LENGTH, OTHERS, PATTERNS, Beyond, Lengths, plan_of
 
 PADDED = KeyPadding("attention_mask")
 TOKENS = {"role": "tokens", "axes": ["batch", "seq", 4]}

@@ -19,8 +19,8 @@ from maskport.tools import cli
 from maskport.tools.errors import ToolError
 from maskport.tools.mutants.mutations import MUTATIONS
 from maskport.tools.mutants.plant import Ground
-from maskport.tools.replay import Replay, replay
-from maskport.tools.replay_table import claim_text, replay_conclusion, replay_table
+from maskport.tools.replaying.replay import Replay, replay
+from maskport.tools.replaying.table import claim_text, replay_conclusion, replay_table
 from maskport.tools.spec import load
 from maskport.tools.verdict import Contract
 from typer.testing import CliRunner

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from maskport.tools import cli, validate
-from maskport.tools.repro import Failing
+from maskport.tools.parity.repro import Failing
 from typer.testing import CliRunner
 
 from .tiny_models import tiny

@@ -12,9 +12,9 @@ from maskport.export import export
 from maskport.export.cases.parity import tolerance_of
 from maskport.runtime import Session
 from maskport.tools import validate
-from maskport.tools.in_float64 import in_float64
-from maskport.tools.metrics import metrics_of
-from maskport.tools.rounding import MEASURED, MODEL, MOST, Depth, Rounding
+from maskport.tools.parity.in_float64 import in_float64
+from maskport.tools.parity.metrics import metrics_of
+from maskport.tools.parity.rounding import MEASURED, MODEL, MOST, Depth, Rounding
 from torch import nn
 
 from .attention_graphs import FAR, attention

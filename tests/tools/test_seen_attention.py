@@ -13,8 +13,8 @@ from maskport.export import optimize
 from maskport.models import Mask
 from maskport.tools.mutants.mutations import MUTATIONS
 from maskport.tools.mutants.plant import Ground
-from maskport.tools.seen import AGREES, EXTRA, MISSING, UNKNOWN, Seen, SeenAttention
-from maskport.tools.seen_attention import see_attention
+from maskport.tools.seen.attention import see_attention
+from maskport.tools.seen.cells import AGREES, EXTRA, MISSING, UNKNOWN, Seen, SeenAttention
 
 from ..export.symbolic.attention_text import attention as dense
 from .contracts.layers import layers

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from maskport.models import Dense
-from maskport.tools import cli, draw_validation, validate
-from maskport.tools.repro import Failing
-from maskport.tools.seen import EXTRA, Panel, Seen, SeenAttention
-from maskport.tools.seen_attention import see_attention
-from maskport.tools.validation_failure import Largest, largest
-from maskport.tools.validation_grid import grids, level
-from maskport.tools.validation_page import Told, page
+from maskport.tools import cli, validate
+from maskport.tools.parity.repro import Failing
+from maskport.tools.seen.attention import see_attention
+from maskport.tools.seen.cells import EXTRA, Panel, Seen, SeenAttention
+from maskport.tools.validation_page import draw
+from maskport.tools.validation_page.failure import Largest, largest
+from maskport.tools.validation_page.grid import grids, level
+from maskport.tools.validation_page.page import Told, page
 from maskport.tools.verdict import Check, Contract, Verdict
 from typer.testing import CliRunner
 
@@ -325,7 +326,7 @@ def test_a_file_that_can_not_be_looked_at_has_its_verdict(folder: Path, monkeypa
     def fail(*_: Any, **__: Any) -> SeenAttention:
         raise ZeroDivisionError("of a library")
 
-    monkeypatch.setattr(draw_validation, "see_attention", fail)
+    monkeypatch.setattr(draw, "see_attention", fail)
     done = CliRunner().invoke(cli.app, ["validate", "right.onnx", "--quick", "--html", "page.html"])
     assert done.exit_code == 0, done.output
     source = words(Path("page.html").read_text(encoding="utf-8"))
@@ -334,7 +335,7 @@ def test_a_file_that_can_not_be_looked_at_has_its_verdict(folder: Path, monkeypa
 
 
 def test_without_the_option_nothing_is_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw_validation, "draw_validation", None)
+    monkeypatch.setattr(draw, "draw_validation", None)
     done = CliRunner().invoke(cli.app, ["validate", "right.onnx", "--against", "right.onnx", "--quick"])
     assert done.exit_code == 0, done.output
     assert [path.suffix for path in folder.iterdir()] == [".onnx"] * 2

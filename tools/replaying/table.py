@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
+from ..tables import error_text, plain_table, verdict
+from ..verdict import Check
 from .replay import Replay
-from .tables import error_text, plain_table, verdict
-from .verdict import Check
 
 BY_FINGERPRINTS = (
     "Errors of now are told by fingerprints: what they are at least. --against REFERENCE compares all numbers."

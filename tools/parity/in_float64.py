@@ -9,12 +9,12 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from ..export.cases.draw import is_float
-from ..export.errors import ExportError
-from ..export.files import bytes_of
-from ..export.inspector import InspectError, load_model
-from ..export.twins import evaluator
-from .errors import Refused
+from ...export.cases.draw import is_float
+from ...export.errors import ExportError
+from ...export.files import bytes_of
+from ...export.inspector import InspectError, load_model
+from ...export.twins import evaluator
+from ..errors import Refused
 
 __all__ = ["in_float64"]
 

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.cases.draw import Case, draw_case, is_float
-from ..export.cases.parity import Tolerance
-from ..export.cases.rows import VALID
-from ..export.certificate.claim import Certificate, ClaimedCase, all_sizes
-from ..export.certificate.digest import digest_of
-from ..export.certificate.drawn_case import checksum, fingerprint_of
-from ..export.certificate.drawn_from import DrawnFrom
-from ..export.certificate.fingerprint import Fingerprint
-from ..export.check.backend import BackendError
-from ..export.check.checked import versions
-from ..export.errors import ExportError, ProofFailed
-from ..export.inspector import InspectError, load_model
-from ..export.optimizer import HALF
-from ..export.proof.by_row import by_row
-from ..export.proof.candidate import Candidate
-from ..export.proof.compare import Apart, compare, with_rows
-from ..export.proof.interface import Interface
-from ..export.proof.runs import MARKED, Runs, marked, named
-from ..export.proof.side import CPU, Place, Side, side_of
-from ..runtime.model_file import look
-from .child import TIMEOUT
-from .child.place import ChildPlace
-from .errors import Refused, ToolError
-from .verdict import FAILED, NOT_RUN, OK, Check, Contract, Verdict
+from ...export.cases.draw import Case, draw_case, is_float
+from ...export.cases.parity import Tolerance
+from ...export.cases.rows import VALID
+from ...export.certificate.claim import Certificate, ClaimedCase, all_sizes
+from ...export.certificate.digest import digest_of
+from ...export.certificate.drawn_case import checksum, fingerprint_of
+from ...export.certificate.drawn_from import DrawnFrom
+from ...export.certificate.fingerprint import Fingerprint
+from ...export.check.backend import BackendError
+from ...export.check.checked import versions
+from ...export.errors import ExportError, ProofFailed
+from ...export.inspector import InspectError, load_model
+from ...export.optimizer import HALF
+from ...export.proof.by_row import by_row
+from ...export.proof.candidate import Candidate
+from ...export.proof.compare import Apart, compare, with_rows
+from ...export.proof.interface import Interface
+from ...export.proof.runs import MARKED, Runs, marked, named
+from ...export.proof.side import CPU, Place, Side, side_of
+from ...runtime.model_file import look
+from ..child import TIMEOUT
+from ..child.place import ChildPlace
+from ..errors import Refused, ToolError
+from ..verdict import FAILED, NOT_RUN, OK, Check, Contract, Verdict
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -200,7 +200,7 @@ class _Repeating:
             reference = _from_file(source, hidden, set(outputs), drawn_from, places[1])
             examples = None if example_inputs is None else _arrays(example_inputs, drawn_from)
         else:
-            from .eager_reference import EagerReference
+            from ..parity.eager_reference import EagerReference
 
             eager, hidden = EagerReference(against, example_inputs, outputs), []
             examples, reference = _arrays(eager.examples, drawn_from), _from_module(eager)

@@ -8,23 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..export.cases.draw import Case, Size
-from ..export.cases.layout import Label
-from ..export.check.backend import BackendError
-from ..export.errors import ProofFailed
-from ..export.inspector import InspectError
-from ..export.proof.side import HERE, Place
-from ..models.masks import Mask
-from .contracts import noise
-from .contracts.claim import FAMILIES, Claim
-from .contracts.edges import Edges
-from .contracts.reach import Reach, attends, reach
-from .contracts.subject import Arrays, Model, Subject
-from .contracts.tokens import moved, redrawn
-from .errors import Refused, ToolError
-from .expected_attention import Expected, Run, cast, expected_of
-from .seen import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
-from .seen_weights import Weights, weights_of
+from ...export.cases.draw import Case, Size
+from ...export.cases.layout import Label
+from ...export.check.backend import BackendError
+from ...export.errors import ProofFailed
+from ...export.inspector import InspectError
+from ...export.proof.side import HERE, Place
+from ...models.masks import Mask
+from ..contracts import noise
+from ..contracts.claim import FAMILIES, Claim
+from ..contracts.edges import Edges
+from ..contracts.reach import Reach, attends, reach
+from ..contracts.subject import Arrays, Model, Subject
+from ..contracts.tokens import moved, redrawn
+from ..errors import Refused, ToolError
+from .cells import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
+from .expected import Expected, Run, cast, expected_of
+from .weights import Weights, weights_of
 
 BATCH, LENGTH, OTHER, LONGEST, BEYOND = 3, 12, 7, 24, 3
 # With padding on the right, on the left and anywhere in its rows; else what the file grants.

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..export.cases.draw import Case, Size, draw_case, sizes_of
-from ..export.cases.layout import Layout
-from ..export.cases.patterns import padding_patterns
-from ..export.cases.structures import STRUCTURES, structured
-from ..models.masks import Mask
-from .verdict import NOT_RUN, Contract
+from ...export.cases.draw import Case, Size, draw_case, sizes_of
+from ...export.cases.layout import Layout
+from ...export.cases.patterns import padding_patterns
+from ...export.cases.structures import STRUCTURES, structured
+from ...models.masks import Mask
+from ..verdict import NOT_RUN, Contract
 
 # Co-prime with each other and unlike what anyone takes for an example.
 BATCHES = (1, 2, 3)

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..export.inspector import load_model
-from ..export.proof.side import Place
-from ..models.masks import Mask
-from .child.place import ChildPlace
-from .repro import SCRIPT, Failing
-from .screen import Screen
-from .seen import SeenAttention
-from .seen_attention import see_attention
-from .validation_page import Told, write_page
-from .verdict import Verdict
+from ...export.inspector import load_model
+from ...export.proof.side import Place
+from ...models.masks import Mask
+from ..child.place import ChildPlace
+from ..parity.repro import SCRIPT, Failing
+from ..screen import Screen
+from ..seen.attention import see_attention
+from ..seen.cells import SeenAttention
+from ..verdict import Verdict
+from .page import Told, write_page
 
 if TYPE_CHECKING:
-    from .validate_command import Asked
+    from ..validate_command import Asked
 
 # About as many tokens as are changed.
 TOKENS = 24
@@ -66,7 +66,7 @@ def _seen(
     expect: str | Mask | None = asked.expect
     held = reference
     if expect is None and reference is not None and not isinstance(reference, Path | str):
-        from .eager_reference import EagerReference
+        from ..parity.eager_reference import EagerReference
 
         graph = load_model(candidate)[0].graph
         eager = EagerReference(reference, examples, [str(value.name) for value in graph.outputs])

@@ -13,12 +13,12 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from ..export.cases.draw import is_float
-from ..export.check.backend import load
-from ..export.inspector import find_claimed, load_model
-from ..export.sites_metadata import SITE_KEY
-from ..export.tracing.traces import TRACE_KEY, last_frame, source_of, trace_roots
-from .child.place import ChildPlace
+from ...export.cases.draw import is_float
+from ...export.check.backend import load
+from ...export.inspector import find_claimed, load_model
+from ...export.sites_metadata import SITE_KEY
+from ...export.tracing.traces import TRACE_KEY, last_frame, source_of, trace_roots
+from ..child.place import ChildPlace
 from .value_twins import Known, RealTokens, Values
 
 # A constant of more numbers is a weight; of fewer it may be a scale, a fill or an epsilon.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..export.cases.patterns import MORE_NAMES
-from .inspect_page import LONGEST_TEXT, code, table, text
-from .verdict import Check
+from ...export.cases.patterns import MORE_NAMES
+from ..inspect_page import LONGEST_TEXT, code, table, text
+from ..verdict import Check
 
 # Bounds of the error relative to its limit, the class of a cell up to them, and what the legend says.
 LEVELS = (

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..export.cases.draw import is_float
-from ..export.proof.side import HERE, Place
-from ..models.masks import Mask
-from .contracts.claim import with_inputs
-from .contracts.expected import declared, parse_expected
-from .contracts.subject import Arrays, Model, Subject
+from ...export.cases.draw import is_float
+from ...export.proof.side import HERE, Place
+from ...models.masks import Mask
+from ..contracts.claim import with_inputs
+from ..contracts.expected import declared, parse_expected
+from ..contracts.subject import Arrays, Model, Subject
 
 Run = Callable[[Mapping[str, np.ndarray]], Arrays]
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from rich.text import Text
 
-from ..export.check.checked import versions
-from .inspect_page import LONGEST_TEXT, code, document, facts, figures_list, table, text
-from .repro import Failing
-from .seen import SeenAttention
-from .seen_picture import attention_section
-from .tables import error_text
-from .validation_failure import failure_section
-from .validation_grid import grids
-from .validation_style import MORE_STYLE
-from .verdict import FAILED, NOT_RUN, OK, Contract, Verdict
-from .verdict_table import conclusion
+from ...export.check.checked import versions
+from ..inspect_page import LONGEST_TEXT, code, document, facts, figures_list, table, text
+from ..parity.repro import Failing
+from ..seen.cells import SeenAttention
+from ..seen.picture import attention_section
+from ..tables import error_text
+from ..verdict import FAILED, NOT_RUN, OK, Contract, Verdict
+from ..verdict_table import conclusion
+from .failure import failure_section
+from .grid import grids
+from .style import MORE_STYLE
 
 # Where a contract tells where two sides part.
 FIRST = "first-difference"

@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..export.check.arrays import to_numpy
-from ..export.tracing.traces import last_frame, module_packages, shorten_trace, trace_roots
+from ...export.check.arrays import to_numpy
+from ...export.tracing.traces import last_frame, module_packages, shorten_trace, trace_roots
 from .value_twins import Known
 
 # All values together; what comes after is not kept.

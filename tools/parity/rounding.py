@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from ..export.cases.parity import Tolerance, tolerance_of
-from ..export.inspector import load_model
+from ...export.cases.parity import Tolerance, tolerance_of
+from ...export.inspector import load_model
 
 __all__ = ["Depth", "Rounding"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ..export.cases.draw import is_float
+from ...export.cases.draw import is_float
 
 
 class Metrics(NamedTuple):

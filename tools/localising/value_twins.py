@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..export.cases.draw import is_float
-from ..export.cases.parity import tolerance_of
+from ...export.cases.draw import is_float
+from ...export.cases.parity import tolerance_of
 
 # What a tolerance allows at the end has grown over all layers; of one value less is asked.
 SHARE = 0.2

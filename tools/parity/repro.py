@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..export.cases.draw import Case
-from ..export.cases.layout import Label, Layout
-from ..export.cases.parity import Tolerance, differences
-from ..export.cases.rows import VALID, rows_of
-from ..models.masks import Mask
-from ..runtime import MaskportError
-from .errors import Refused
+from ...export.cases.draw import Case
+from ...export.cases.layout import Label, Layout
+from ...export.cases.parity import Tolerance, differences
+from ...export.cases.rows import VALID, rows_of
+from ...models.masks import Mask
+from ...runtime import MaskportError
+from ..errors import Refused
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[[Mapping[str, np.ndarray]], Arrays]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..models.masks import Mask
+from ...models.masks import Mask
 
 NOT, AGREES, EXTRA, MISSING, FAINT, UNKNOWN = range(6)
 

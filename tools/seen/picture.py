@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .inspect_page import LONGEST_TEXT, code, text
-from .seen import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
-from .shown import joined, plural
+from ..inspect_page import LONGEST_TEXT, code, text
+from ..shown import joined, plural
+from .cells import AGREES, EXTRA, FAINT, MISSING, NOT, UNKNOWN, Panel, Seen, SeenAttention
 
 # In a square of 14: where a path begins, and the path, which is relative.
 FULL, SMALL = (0, 0, "h14v14h-14z"), (6, 6, "h2v2h-2z")

@@ -8,15 +8,15 @@ from typing import Literal
 
 import numpy as np
 
-from ..export.cases.draw import Case, is_float
-from ..export.cases.layout import Layout
-from ..export.cases.parity import Tolerance, differences
-from ..export.cases.rows import VALID
-from ..runtime import MaskportError
-from .errors import Crashed, Refused
+from ...export.cases.draw import Case, is_float
+from ...export.cases.layout import Layout
+from ...export.cases.parity import Tolerance, differences
+from ...export.cases.rows import VALID
+from ...runtime import MaskportError
+from ..errors import Crashed, Refused
+from ..verdict import FAILED, NOT_RUN, OK, Check, Contract
 from .metrics import metrics_of
 from .rounding import Rounding
-from .verdict import FAILED, NOT_RUN, OK, Check, Contract
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[[Mapping[str, np.ndarray]], Arrays]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from ..export.errors import ProofFailed
-from ..export.inspector import find_claimed
-from ..export.proof.side import HERE, Place, Side, side_of
-from .contracts.subject import Subject
-from .shown import plural
+from ...export.errors import ProofFailed
+from ...export.inspector import find_claimed
+from ...export.proof.side import HERE, Place, Side, side_of
+from ..contracts.subject import Subject
+from ..shown import plural
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..export.cases.rows import VALID
-from ..runtime import MaskportError
-from .inspect_page import LONGEST_TEXT, code, facts, text
-from .repro import Failing
-from .tables import error_text
+from ...export.cases.rows import VALID
+from ...runtime import MaskportError
+from ..inspect_page import LONGEST_TEXT, code, facts, text
+from ..parity.repro import Failing
+from ..tables import error_text
 
 CELL = 18
 # More tokens are not drawn, and more numbers not printed.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.cases.draw import Case
-from ..export.cases.layout import Layout
-from .verdict import FAILED, Contract
+from ...export.cases.draw import Case
+from ...export.cases.layout import Layout
+from ..verdict import FAILED, Contract
 
 if TYPE_CHECKING:
     from .localise import Parting

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..export.cases.draw import Size, draw_case, is_float, sizes_of
-from ..export.cases.layout import Layout
-from ..models.masks import Mask
-from ..runtime import MaskportError, ModelError, Session
+from ...export.cases.draw import Size, draw_case, is_float, sizes_of
+from ...export.cases.layout import Layout
+from ...models.masks import Mask
+from ...runtime import MaskportError, ModelError, Session
+from ..errors import Refused, ToolError
+from ..inputs import draw_inputs
+from ..model_layout import layout_of
 from .comparison import Precise
-from .errors import Refused, ToolError
-from .inputs import draw_inputs
-from .model_layout import layout_of
 from .plan import MAX_LENGTH, Beyond, Lengths
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _examples(example_inputs: Any, session: Session) -> Arrays:
 
 def _read_masks(model: str | os.PathLike[str] | bytes) -> list[Mask]:
     """Return the masks that are read from a file, each once."""
-    from ..export.inspector import InspectError, inspect
+    from ...export.inspector import InspectError, inspect
 
     try:
         sites = inspect(os.fspath(model), check=False).sites

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..export.cases.draw import is_float
-from ..export.check.arrays import to_numpy
-from ..export.check.eager import Eager, RefusedError
-from ..export.check.lengths import windows_of
-from ..export.errors import ExportError
-from ..export.io_metadata import masks_of
-from ..export.tracing.example_inputs import name_inputs
-from .errors import Refused, ToolError
+from ...export.cases.draw import is_float
+from ...export.check.arrays import to_numpy
+from ...export.check.eager import Eager, RefusedError
+from ...export.check.lengths import windows_of
+from ...export.errors import ExportError
+from ...export.io_metadata import masks_of
+from ...export.tracing.example_inputs import name_inputs
+from ..errors import Refused, ToolError
 
 # Attributes of transformers' configurations that hold the longest row.
 LARGEST = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx")
