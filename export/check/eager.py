@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,10 @@ from ..errors import ExportError
 from ..tracing.module_state import evaluation, no_fast_path
 from ..tracing.quiet import collected
 from .arrays import to_numpy, to_torch
+
+
+# A module with fewer weights runs on one thread: others would wait for it longer than they work.
+SMALL = 1 << 22
 
 
 class RefusedError(Exception):
@@ -47,7 +52,7 @@ class Eager:
             If it returns another number of tensors than the file has outputs.
         """
         tensors = {name: to_torch(array, self.example_inputs[name].device) for name, array in inputs.items()}
-        with collected(), torch.no_grad(), evaluation(self.module), no_fast_path():
+        with collected(), torch.no_grad(), evaluation(self.module), no_fast_path(), self._threads():
             try:
                 returned = self.module(**{**self.example_inputs, **tensors})
             except Exception as error:
@@ -60,3 +65,13 @@ class Eager:
                 f"{', '.join(self.output_names)}; return the same tensors for all inputs, and no sizes or numbers"
             )
         return {name: to_numpy(leaf) for name, leaf in zip(self.output_names, leaves, strict=True)}
+
+    @contextlib.contextmanager
+    def _threads(self) -> Iterator[None]:
+        before = torch.get_num_threads()
+        if sum(weight.numel() for weight in self.module.parameters()) < SMALL:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
