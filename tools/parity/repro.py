@@ -31,7 +31,7 @@ session = ort.InferenceSession({model!r}, providers=["CPUExecutionProvider"])
 actual = session.run([{output!r}], inputs)[0]
 valid = np.broadcast_to(expected["valid"], actual.shape)
 print(actual[valid], expected["output"][valid], sep="\\n")
-print("largest difference on valid rows:", np.abs(actual - expected["output"])[valid].max())
+print("largest difference on valid rows:", np.abs(actual.astype(float) - expected["output"])[valid].max())
 """
 
 
