@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .errors import CheckFailed, ExportError, OptimizeError, ProofFailed
+    from .errors import CheckFailed, ExportError, InspectError, OptimizeError, ProofFailed
     from .exporter import Exported, export
-    from .inspector import InspectError, Report, inspect
+    from .inspector import inspect
     from .optimized import Optimized
     from .optimizer import optimize
+    from .report import Report
     from .tuning.workload import Workload
 
 __all__ = [
@@ -39,8 +40,8 @@ _FILES = {
     "ProofFailed": "errors",
     "Exported": "exporter",
     "export": "exporter",
-    "InspectError": "inspector",
-    "Report": "inspector",
+    "InspectError": "errors",
+    "Report": "report",
     "inspect": "inspector",
     "Optimized": "optimized",
     "optimize": "optimizer",

@@ -7,21 +7,17 @@ import json
 import operator
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from ..models.mask_leaves import leaves_of
 from ..models.masks import Causal, Mask
 from .check.checked import ASSUMES_KEY
+from .report import CLAIMED, SiteReport
 from .sites_metadata import ClaimedSite
 
-if TYPE_CHECKING:
-    from .inspector import SiteReport
+__all__ = ["CHANGED", "Contradiction", "Likeness", "beside", "longest_of"]
 
-__all__ = ["CHANGED", "CLAIMED", "Contradiction", "Likeness", "beside", "longest_of"]
-
-CLAIMED = "claimed by the file"
 CHANGED = "the file claims the mask `{mask}` for it, and is not believed: it was changed after it had been checked"
 # Masks that change no valid row: those of queries, and those of keys where queries see no later key.
 QUERIES, KEYS_AND_QUERIES = ("query_padding",), ("query_padding", "padding")

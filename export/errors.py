@@ -1,4 +1,4 @@
-"""The errors of the exporter."""
+"""The errors of exporting, reading and optimizing."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ class ProofFailed(ExportError):
 
 class OptimizeError(ExportError):
     """A model can't be optimized as asked. The message says what was given and what to do."""
+
+
+class InspectError(Exception):
+    """A file that is no model, or a model that can't be read."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its name."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

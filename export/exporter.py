@@ -16,9 +16,9 @@ from .cases.layout import Layout
 from .certificate.claim import Certificate
 from .certificate.digest import digest_of
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION, PAD_SAFE_KEY, Checked
-from .errors import CheckFailed, ExportError
+from .errors import CheckFailed, ExportError, InspectError
 from .files import prepare, save
-from .inspector import InspectError, inspect
+from .inspector import inspect
 from .io_metadata import IO_KEY, describe_io
 from .repairs import repair
 from .sites_metadata import claim, write_sites

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from ..models.masks import Causal, Full, Mask, Window
 from .certificate.digest import is_as_checked
-from .claimed import CHANGED, CLAIMED, Contradiction, beside, longest_of
-from .errors import ExportError
+from .claimed import CHANGED, Contradiction, beside, longest_of
+from .errors import ExportError, InspectError, first_line
+from .load_model import load_model
+from .report import CLAIMED, Report, SiteReport, UnliftedReport
 from .sites_metadata import SITE_KEY, ClaimedSite, read_sites
 from .symbolic.sites import Site, find_sites
 from .symbolic.verify import verify
@@ -23,130 +23,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["InspectError", "Report", "SiteReport", "UnliftedReport", "inspect"]
-
-
-class InspectError(Exception):
-    """A file that is no model, or a model that can't be read."""
-
-
-@dataclass(frozen=True)
-class SiteReport:
-    """One attention and what its mask means.
-
-    Attributes
-    ----------
-    name : str
-        The module that it came from where the file says so, else its node's name.
-    node, form : str
-        The Softmax or operator, and "decomposed" or the operator's domain and name.
-    q_heads, kv_heads, head_size : int or None
-        None where the graph leaves it open.
-    scale, softcap : float
-        Factor of the scores, and their bound or 0.
-    sink, bias : str or None
-        Scores of a key without value; what is added to the scores.
-    cross : bool
-        Whether keys come from another sequence.
-    mask : Mask
-        Which keys a query attends.
-    empty_rows : str
-        What a row without keys gives: "zero", "mean", "nan" or "unknown".
-    assumes : tuple of (str, str)
-        Pairs of a tensor and a check under which the mask is exact.
-    verified : bool
-        Whether the mask's subgraph was run and agreed; else `note` says why not: what can't be read from the graph is
-        what the file claims of it.
-    mask_nodes : tuple of (str, str)
-        Names and operators of the nodes that compute the mask, in the graph's order.
-    """
-
-    name: str
-    node: str
-    form: str
-    q_heads: int | None
-    kv_heads: int | None
-    head_size: int | None
-    scale: float
-    softcap: float
-    sink: str | None
-    cross: bool
-    mask: Mask
-    bias: str | None
-    empty_rows: str
-    assumes: tuple[tuple[str, str], ...]
-    verified: bool
-    note: str | None = None
-    mask_nodes: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def claimed(self) -> bool:
-        """Whether the mask is what the file claims, and not what was read of its graph."""
-        return (self.note or "").startswith(CLAIMED)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the site as in `maskport inspect --json`."""
-        fields = {name: getattr(self, name) for name in _PLAIN}
-        assumes = [{"input": name, "check": check} for name, check in self.assumes]
-        return fields | {"mask": describe_mask(self.mask), "assumes": assumes}
-
-
-_PLAIN = (
-    "name",
-    "node",
-    "form",
-    "q_heads",
-    "kv_heads",
-    "head_size",
-    "scale",
-    "softcap",
-    "sink",
-    "cross",
-    "bias",
-    "empty_rows",
-    "verified",
-)
-
-
-@dataclass(frozen=True)
-class UnliftedReport:
-    """What looked like attention and was not understood, and why.
-
-    `attention` is false for what is none. `fault` is set for what is known to go wrong: scores that are "multiplied"
-    by a mask, scores that become "nan", a fill that is too "weak", a "claim" that is not true.
-    """
-
-    node: str
-    reason: str
-    attention: bool = True
-    fault: str | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """The attention of a model.
-
-    Attributes
-    ----------
-    model : str
-        The file's name.
-    sites : tuple of SiteReport
-        In the graph's order.
-    unlifted : tuple of UnliftedReport
-        What was not understood.
-    """
-
-    model: str
-    sites: tuple[SiteReport, ...]
-    unlifted: tuple[UnliftedReport, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as `maskport inspect --json` prints it."""
-        return {
-            "format": 1,
-            "model": self.model,
-            "sites": [site.to_json() for site in self.sites],
-            "unlifted": [{"node": u.node, "reason": u.reason} for u in self.unlifted],
-        }
 
 
 def inspect(model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, *, check: bool = True) -> Report:
@@ -233,7 +109,7 @@ def find_attention(model: ir.Model, name: str = "the model", *, check: bool = Tr
         _import_domains(model.graph)
         passes.ShapeInferencePass()(model)
     except Exception as error:
-        raise InspectError(f"{name} can't be read: {_first_line(error)}") from error
+        raise InspectError(f"{name} can't be read: {first_line(error)}") from error
     sites, unlifted = find_sites(model.graph)
     names = _names(sites)
     places = {node: place for place, node in enumerate(model.graph)}
@@ -346,87 +222,10 @@ def _mask_nodes(site: Site) -> set[ir.Node]:
     return found
 
 
-def describe_mask(mask: Mask) -> dict[str, Any]:
-    """Return a mask as JSON: its text, and the plain facts that the whole mask implies.
-
-    `exact` is false where the text says more than the facts do.
-    """
-    left, right = mask.window
-    implied = [leaf for leaf in mask.leaves if mask.implies(leaf)]
-    named = {
-        kind: [name for leaf in implied if str(leaf).startswith(f"{kind}(") for name in leaf.tensors]
-        for kind in ("padding", "segments", "dense")
-    }
-    facts = Full() if (left, right) == (-1, -1) else Window(left, right)
-    for leaf in implied:
-        if str(leaf).startswith(("padding(", "segments(", "dense(")):
-            facts = facts & leaf
-    return {
-        "text": str(mask),
-        "exact": facts == mask,
-        "causal": mask.implies(Causal()),
-        "left": left,
-        "right": right,
-        **{kind: list(dict.fromkeys(names)) for kind, names in named.items()},
-    }
-
-
-def load_model(model: Any) -> tuple[ir.Model, str]:
-    """Load a model of any form, and say its name; an `ir.Model` is copied."""
-    if isinstance(model, ir.Model):
-        return model.clone(), model.graph.name or "model"
-    if isinstance(model, bytes) or hasattr(model, "SerializeToString"):
-        import onnx
-
-        try:
-            proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.ModelProto()
-            if not isinstance(model, bytes):
-                # onnx_ir names the tensors of constants where they are.
-                proto.CopyFrom(model)
-            return ir.from_proto(proto), proto.graph.name or "model"
-        except Exception as error:
-            raise InspectError(f"these bytes are no ONNX model: {_first_line(error)}") from error
-    path = Path(model)
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file"
-        raise InspectError(f"{path} is {what}; give the path of an ONNX file")
-    try:
-        loaded = ir.load(path)
-    except Exception as error:
-        raise InspectError(f"{path} is no ONNX model: {_first_line(error)}") from error
-    if not (loaded.graph.inputs or loaded.graph.outputs or len(loaded.graph)):
-        raise InspectError(f"{path} is no ONNX model: it has no graph")
-    _check_external_data(path, loaded)
-    return loaded, path.name
-
-
-def _check_external_data(path: Path, model: ir.Model) -> None:
-    """Refuse data that isn't there, or that lies outside the model's folder."""
-    folder = path.absolute().parent.resolve()
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor):
-            data = (folder / tensor.location).resolve()
-            if not data.is_relative_to(folder):
-                raise InspectError(
-                    f"{path} has external data outside its folder, which is refused: {value.name!r} is in "
-                    f"{str(tensor.location)!r}; put the data beside the model"
-                )
-            if not data.is_file():
-                raise InspectError(
-                    f"{path} misses its external data: {value.name!r} is in {str(tensor.location)!r}, which isn't "
-                    "there; keep the model and its data in one folder"
-                )
-
-
 def _import_domains(graph: ir.Graph) -> None:
     """Import the domains that an optimizer used and forgot to import: without them no shape is inferred at all."""
     for node in graph.all_nodes():
         graph.opset_imports.setdefault(node.domain, 1)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 # Where exporters write the module that a node came from, as the last entry of a list.

@@ -19,7 +19,8 @@ from .certificate.digest import digest_of
 from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION
 from .errors import OptimizeError
 from .files import prepare, save
-from .inspector import Attention, SiteReport, find_attention, load_model
+from .inspector import Attention, find_attention
+from .load_model import load_model
 from .lowering.canonical import canonicalize
 from .lowering.costs import COSTS
 from .lowering.facts import Grants
@@ -32,6 +33,7 @@ from .packing.exits import Refused
 from .passes import UniqueNamesPass, clean, fewer_launches
 from .precision import to_precision
 from .proof import Proof, prove
+from .report import SiteReport
 from .sites_metadata import claim, read_sites, write_sites
 from .symbolic.sites import Site
 

@@ -17,7 +17,7 @@ from ..models.masks import Mask
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from .inspector import SiteReport
+    from .report import SiteReport
 
 __all__ = ["SITES_KEY", "SITE_KEY", "ClaimedSite", "claim", "read_sites", "write_sites"]
 

@@ -55,7 +55,7 @@ def at(source: tuple[str, int] | None, model: str | os.PathLike[str]) -> tuple[s
 
 def source_in(model: str | os.PathLike[str] | bytes, name: str) -> tuple[str, int] | None:
     """Return the file and line that a node of a model was exported from, by its name; None if it isn't told."""
-    from ..export.inspector import load_model
+    from ..export.load_model import load_model
     from ..export.tracing.traces import source_of
 
     found = (source_of(node) for node in load_model(model)[0].graph.all_nodes() if node.name == name)

@@ -280,7 +280,8 @@ def validate(
     from .errors import ToolError
     from .files import check_output
     from .formats import known_format
-    from .validate_command import Asked, self_test_command, validate_command
+    from .validate_command import self_test_command, validate_command
+    from .validation_asked import Asked
 
     form = known_format(form, ("text", "json", "github"), as_json)
     for written in (junit, html):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from ..export.inspector import Report, SiteReport, describe_mask
+from ..export.report import Report, SiteReport, describe_mask
 from .inspect_style import STYLE
 from .picture import MARKS, Picture, picture
 from .shown import plural, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from ..export.inspector import Report
+from ..export.report import Report
 from .picture import legend, picture, text
 from .screen import Screen
 from .shown import plural, shown

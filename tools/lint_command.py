@@ -27,7 +27,7 @@ def lint_command(screen: Screen, model: Path, select: Sequence[str], ignore: Seq
     """
     look(model)
     try:
-        from ..export.inspector import InspectError
+        from ..export.errors import InspectError
         from .linting.lint import lint
         from .linting.selection import configured
     except ModuleNotFoundError as error:

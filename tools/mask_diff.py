@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from ..export.inspector import Report, SiteReport, inspect
+from ..export.inspector import inspect
+from ..export.report import Report, SiteReport
 from ..models.masks import Mask, Witness
 
 __all__ = ["Diff", "MaskChange", "SiteDiff", "diff"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..export.inspector import Report
 from ..export.optimized import Optimized
+from ..export.report import Report
 from .inspect_page import LONGEST_TEXT, code, facts, page, text
 from .optimize_table import CHECKED_BY, PADDING_ROWS, assumptions, groups, refusals, timings
 from .tables import error_text

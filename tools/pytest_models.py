@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelsFile"]
 
 # The padding patterns of a validation, each a test of its own.
-PATTERNS = ("ones", "right", "left", "holes", "one token", "no token")
+PATTERNS = ("ones", "right", "left", "holes", "mixed", "one token", "no token")
 # What each setting of a model is.
 KINDS = {
     **dict.fromkeys(("path", "against", "expect", "unchanged", "budget"), str),
@@ -167,11 +167,11 @@ class ModelTest(pytest.Item):
 
     def runtest(self) -> None:
         """Run it."""
-        from .pytest_plugin import failure
+        from .assertions import failure
 
         model = self.parent
         try:
-            from ..export.inspector import InspectError
+            from ..export.errors import InspectError
 
             model.look()
             try:
@@ -193,8 +193,8 @@ class ModelTest(pytest.Item):
 
 def lint(model: ModelTests) -> None:
     """Assert that it has no known faults."""
+    from .assertions import assert_lint_clean
     from .linting.selection import configured
-    from .pytest_plugin import assert_lint_clean
 
     selection = configured(model.path.parent)
     assert_lint_clean(model.file(model.listed.path), select=selection.select, ignore=selection.ignore)
@@ -202,7 +202,7 @@ def lint(model: ModelTests) -> None:
 
 def contracts(model: ModelTests) -> None:
     """Assert that its masks hold."""
-    from .pytest_plugin import assert_mask_contracts
+    from .assertions import assert_mask_contracts
 
     assert_mask_contracts(model.file(model.listed.path), model.listed.expect)
 
@@ -210,7 +210,7 @@ def contracts(model: ModelTests) -> None:
 def parity(model: ModelTests, pattern: str) -> None:
     """Assert that it does what its reference does, at one padding pattern; at the first, that anything was compared."""
     from .annotations import verdict_annotations
-    from .pytest_plugin import annotated
+    from .assertions import annotated
     from .verdict import Contract
 
     verdict = model.verdict
@@ -234,7 +234,7 @@ def parity(model: ModelTests, pattern: str) -> None:
 
 def masks(model: ModelTests) -> None:
     """Assert that its masks are those of another file."""
-    from .pytest_plugin import assert_masks_unchanged
+    from .assertions import assert_masks_unchanged
 
     assert model.listed.unchanged is not None
     assert_masks_unchanged(model.file(model.listed.unchanged), model.file(model.listed.path))
@@ -242,7 +242,7 @@ def masks(model: ModelTests) -> None:
 
 def budget(model: ModelTests) -> None:
     """Assert that it asks no more of a CUDA device than it may."""
-    from .pytest_plugin import assert_kernel_budget
+    from .assertions import assert_kernel_budget
 
     assert model.listed.budget is not None
     assert_kernel_budget(model.file(model.listed.path), model.listed.budget, sm=model.listed.sm)

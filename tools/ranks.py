@@ -27,7 +27,7 @@ def need_ranks(model: Any, session: Session) -> None:
         return
     import onnx_ir as ir
 
-    from ..export.inspector import load_model
+    from ..export.load_model import load_model
 
     loaded, _ = load_model(model)
     for value in loaded.graph.inputs:

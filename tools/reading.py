@@ -9,7 +9,7 @@ from ..runtime.model_file import look
 from .errors import ToolError
 
 if TYPE_CHECKING:
-    from ..export.inspector import Report
+    from ..export.report import Report
 
 
 def read_attention(path: Path, *, check: bool = True) -> Report:
@@ -22,7 +22,8 @@ def read_attention(path: Path, *, check: bool = True) -> Report:
     """
     look(path)
     try:
-        from ..export.inspector import InspectError, inspect
+        from ..export.errors import InspectError
+        from ..export.inspector import inspect
     except ModuleNotFoundError as error:
         raise ToolError(f"reading a graph needs {error.name}; pip install 'maskport[graph]'") from error
     try:

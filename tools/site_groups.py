@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..export.inspector import Report, SiteReport
+from ..export.report import Report, SiteReport
 from ..models.masks import Mask
 from .shown import joined
 

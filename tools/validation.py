@@ -167,7 +167,8 @@ def _compare(
             on_failure(Failing(failing[0], layout, masks, run, reference.run, comparison.limits))
         if isinstance(candidate, File) and not isinstance(against, Session):
             where = first_difference(candidate, against, failing, layout, reference.run)
-    contracts = (contract, *where, *comparison.contracts, *plan.not_run)
+    too_long = (Contract(one.name, NOT_RUN, why=one.why) for one in plan.not_run)
+    contracts = (contract, *where, *comparison.contracts, *too_long)
     return Verdict(comparison.checks, contracts, comparison.tolerances, plan=plan)
 
 

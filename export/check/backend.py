@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ..errors import ExportError
+from ..errors import ExportError, first_line
 from ..files import bytes_of
 
 if TYPE_CHECKING:
@@ -162,8 +162,3 @@ def _reference(model: ir.Model, names: list[str]) -> Run:
 def _has_bfloat16(model: ir.Model) -> bool:
     values = [*model.graph.inputs, *model.graph.initializers.values()]
     return any(value.dtype == ir.DataType.BFLOAT16 for value in values)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,7 +16,6 @@ from ..tracing.module_state import evaluation, no_fast_path
 from ..tracing.quiet import collected
 from .arrays import to_numpy, to_torch
 
-
 # A module with fewer weights runs on one thread: others would wait for it longer than they work.
 SMALL = 1 << 22
 

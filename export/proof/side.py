@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ..check.backend import FATAL_ONLY, BackendError, Run, Start, first_line, session_of
-from ..errors import ProofFailed
+from ..check.backend import FATAL_ONLY, BackendError, Run, Start, session_of
+from ..errors import ProofFailed, first_line
 
 THREADS = 2
 CPU, TWIN = "cpu", "twin"

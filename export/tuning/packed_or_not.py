@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from ...models.masks import Mask
 from ..cases.draw import Size
-from ..check.backend import first_line
+from ..errors import first_line
 from ..proof.interface import interface_of
 from ..proof.side import side_of
 from .answer import Seconds

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import onnx_ir as ir
 
-from ..check.backend import first_line
+from ..errors import first_line
 from ..lowering.costs import Costs, provider_of
 from ..lowering.kernels import KERNELS
 from ..lowering.lower import lower

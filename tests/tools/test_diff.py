@@ -9,7 +9,8 @@ from typing import Any
 
 import onnx
 import pytest
-from maskport.export.inspector import Report, SiteReport, UnliftedReport, inspect
+from maskport.export.inspector import inspect
+from maskport.export.report import Report, SiteReport, UnliftedReport
 from maskport.models import Adjacency, Causal, Dense, Full, K, KeyPadding, Mask, Prefix, Q, Segments, Window
 from maskport.tools import cli, diff
 from typer.testing import CliRunner

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maskport.export.inspector import Report, SiteReport, UnliftedReport, inspect
+from maskport.export.inspector import inspect
+from maskport.export.report import Report, SiteReport, UnliftedReport
 from maskport.models import Causal, Dense, KeyPadding, Mask, Segments
 from maskport.tools.inspect_page import MOST_NODES, page, write_page
 

@@ -230,9 +230,9 @@ print("heavy:", {{"torch", "onnx", "onnx_ir", "onnxruntime", "numpy", "rich"}} &
 
 
 def test_patterns_are_those_of_a_validation() -> None:
-    from maskport.export.cases.patterns import NAMES
+    from maskport.tools.parity import plan
 
-    assert PATTERNS == NAMES
+    assert PATTERNS == plan.PATTERNS
 
 
 def test_it_is_an_entry_point(root: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...export.cases.layout import Label, Layout
-from ...export.inspector import Report
+from ...export.report import Report
 from ...export.symbolic import terms as t
 from ...export.symbolic.sites import Site
 from ...models.masks import Causal, Full, KeyPadding, Mask, Window

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ...export.errors import ProofFailed
-from ...export.inspector import InspectError, load_model
+from ...export.errors import InspectError, ProofFailed
+from ...export.load_model import load_model
 from ...models.masks import Mask
 from ...runtime import DeviceUnavailable, MaskportError
 from ..child import TIMEOUT

@@ -14,7 +14,8 @@ import onnx_ir as ir
 from ...export.cases.draw import Case, Size
 from ...export.cases.layout import Label, Layout
 from ...export.check.checked import ASSUMES_KEY
-from ...export.inspector import find_attention, inspect, load_model
+from ...export.inspector import find_attention, inspect
+from ...export.load_model import load_model
 from ...export.proof.compare import with_rows
 from ...export.proof.granted import Assumes, is_granted
 from ...export.proof.interface import Interface, hidden_tensors, interface_of

@@ -34,7 +34,8 @@ def sites_of(model: onnx.ModelProto, path: Path, renamed: bool) -> dict[str, Sit
     renamed
         Whether the file's nodes have other names.
     """
-    from ...export.inspector import InspectError, inspect
+    from ...export.errors import InspectError
+    from ...export.inspector import inspect
     from ...export.tracing.quiet import collected
 
     # The file, where it can be: a mask's constants may lie in its external data.

@@ -13,8 +13,10 @@ import onnx
 import onnx_ir as ir
 
 from ...export.check.checked import ASSUMES_KEY, CERTIFICATE_KEY
-from ...export.inspector import Attention, SiteReport, find_claimed, load_model
+from ...export.inspector import Attention, find_claimed
 from ...export.io_metadata import IO_KEY
+from ...export.load_model import load_model
+from ...export.report import SiteReport
 from ...export.sites_metadata import SITE_KEY
 from ...export.symbolic.interpreter import Interpreter
 from ...export.symbolic.sites import Site

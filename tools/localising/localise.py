@@ -15,7 +15,8 @@ import onnx_ir.passes.common as passes
 
 from ...export.cases.draw import is_float
 from ...export.check.backend import load
-from ...export.inspector import find_claimed, load_model
+from ...export.inspector import find_claimed
+from ...export.load_model import load_model
 from ...export.sites_metadata import SITE_KEY
 from ...export.tracing.traces import TRACE_KEY, last_frame, source_of, trace_roots
 from ..child.place import ChildPlace

@@ -11,8 +11,7 @@ import onnx_ir as ir
 
 from ...export.cases.draw import Size
 from ...export.check.backend import BackendError
-from ...export.errors import ProofFailed
-from ...export.inspector import InspectError
+from ...export.errors import InspectError, ProofFailed
 from ...export.lowering.canonical import Site
 from ...export.proof.side import side_of
 from ...models.masks import Window

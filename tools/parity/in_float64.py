@@ -10,9 +10,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ...export.cases.draw import is_float
-from ...export.errors import ExportError
+from ...export.errors import ExportError, InspectError
 from ...export.files import bytes_of
-from ...export.inspector import InspectError, load_model
+from ...export.load_model import load_model
 from ...export.twins import evaluator
 from ..errors import Refused
 

@@ -14,7 +14,6 @@ from ...export.cases.layout import Layout
 from ...export.cases.patterns import padding_patterns
 from ...export.cases.structures import STRUCTURES, structured
 from ...models.masks import Mask
-from ..verdict import NOT_RUN, Contract
 
 # Co-prime with each other and unlike what anyone takes for an example.
 BATCHES = (1, 2, 3)
@@ -74,14 +73,14 @@ class Plan:
     axes
         The names of the dimensions that are free, as the model has them, each with its values.
     not_run
-        What is too long to be run, with the reason.
+        What is too long to be run.
     seed
         Of everything that is drawn.
     """
 
     choices: tuple[Choice, ...]
     axes: Mapping[str, tuple[Any, ...]]
-    not_run: tuple[Contract, ...]
+    not_run: tuple[Beyond, ...]
     seed: int
 
     def __str__(self) -> str:
@@ -157,7 +156,7 @@ def plan_of(layout: Layout, masks: Sequence[Mask], lengths: Lengths, quick: bool
     return Plan(
         tuple(sorted(chosen, key=_cost)),
         {_name(layout, kind): tuple(v for v in ordered[kind] if v in tried[kind]) for kind in free if free[kind]},
-        tuple(Contract(one.name, NOT_RUN, why=one.why) for one in far if one.length not in long),
+        tuple(one for one in far if one.length not in long),
         seed,
     )
 

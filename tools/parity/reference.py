@@ -127,7 +127,8 @@ def _examples(example_inputs: Any, session: Session) -> Arrays:
 
 def _read_masks(model: str | os.PathLike[str] | bytes) -> list[Mask]:
     """Return the masks that are read from a file, each once."""
-    from ...export.inspector import InspectError, inspect
+    from ...export.errors import InspectError
+    from ...export.inspector import inspect
 
     try:
         sites = inspect(os.fspath(model), check=False).sites

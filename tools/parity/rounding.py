@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ...export.cases.parity import Tolerance, tolerance_of
-from ...export.inspector import load_model
+from ...export.load_model import load_model
 
 __all__ = ["Depth", "Rounding"]
 

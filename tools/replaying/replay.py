@@ -19,8 +19,8 @@ from ...export.certificate.drawn_from import DrawnFrom
 from ...export.certificate.fingerprint import Fingerprint
 from ...export.check.backend import BackendError
 from ...export.check.checked import versions
-from ...export.errors import ExportError, ProofFailed
-from ...export.inspector import InspectError, load_model
+from ...export.errors import ExportError, InspectError, ProofFailed
+from ...export.load_model import load_model
 from ...export.optimizer import HALF
 from ...export.proof.by_row import by_row
 from ...export.proof.candidate import Candidate

@@ -11,8 +11,7 @@ import numpy as np
 from ...export.cases.draw import Case, Size
 from ...export.cases.layout import Label
 from ...export.check.backend import BackendError
-from ...export.errors import ProofFailed
-from ...export.inspector import InspectError
+from ...export.errors import InspectError, ProofFailed
 from ...export.proof.side import HERE, Place
 from ...models.masks import Mask
 from ..contracts import noise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...export.inspector import load_model
+from ...export.load_model import load_model
 from ...export.proof.side import Place
 from ...models.masks import Mask
 from ..child.place import ChildPlace
@@ -15,11 +15,9 @@ from ..parity.repro import SCRIPT, Failing
 from ..screen import Screen
 from ..seen.attention import see_attention
 from ..seen.cells import SeenAttention
+from ..validation_asked import Asked
 from ..verdict import Verdict
 from .page import Told, write_page
-
-if TYPE_CHECKING:
-    from ..validate_command import Asked
 
 # About as many tokens as are changed.
 TOKENS = 24

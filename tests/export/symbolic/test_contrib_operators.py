@@ -22,7 +22,7 @@ import onnx.helper
 import onnx.parser
 import pytest
 from maskport.export import inspect
-from maskport.export.inspector import SiteReport
+from maskport.export.report import SiteReport
 from maskport.export.symbolic import operators
 from maskport.export.symbolic import terms as t
 from maskport.models import Adjacency, Causal, Dense, Full, KeyPadding, Mask, Prefix, Q, Row, Window, past

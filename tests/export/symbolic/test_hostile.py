@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from maskport.export import InspectError, inspect
-from maskport.export.inspector import Report
+from maskport.export.report import Report
 from onnx import TensorProto, helper, numpy_helper
 
 from .attention_text import attention

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from maskport.export import inspect
-from maskport.export.inspector import SiteReport
+from maskport.export.report import SiteReport
 from onnx.reference import ReferenceEvaluator
 
 from ...zoo.configs import OPSETS

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from maskport.export import inspect
-from maskport.export.inspector import SiteReport
+from maskport.export.report import SiteReport
 from maskport.models import Dense, Full, Mask, Prefix, Q, Row, Window, past
 from onnx.reference import ReferenceEvaluator
 

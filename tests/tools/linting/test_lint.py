@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from maskport.export.inspector import InspectError
+from maskport.export.errors import InspectError
 from maskport.tools import cli, lint
 from maskport.tools.errors import ToolError
 from maskport.tools.linting.rules import RULES
