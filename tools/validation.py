@@ -24,7 +24,7 @@ from .parity.reference import of_file, of_module, run_file
 from .parity.repro import Failing
 from .parity.rounding import Depth, Rounding
 from .ranks import need_ranks
-from .verdict import FAILED, NOT_RUN, OK, Contract, Verdict
+from .verdict import FAILED, NOT_RUN, OK, TWINS, Contract, Verdict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -137,9 +137,11 @@ def _compare(
     session = _session(candidate, device, timeout)
     if isinstance(candidate, File):
         need_ranks(candidate, session)
+    sessions = [session]
     if isinstance(against, str | bytes | os.PathLike | Session):
+        sessions.append(_session(against, device, timeout))
         model = None if isinstance(against, Session) else against
-        reference = of_file(_session(against, device, timeout), model, example_inputs)
+        reference = of_file(sessions[1], model, example_inputs)
     else:
         reference = of_module(against, example_inputs, session)
     layout, masks = reference.layout, reference.masks
@@ -168,7 +170,8 @@ def _compare(
         if isinstance(candidate, File) and not isinstance(against, Session):
             where = first_difference(candidate, against, failing, layout, reference.run)
     too_long = (Contract(one.name, NOT_RUN, why=one.why) for one in plan.not_run)
-    contracts = (contract, *where, *comparison.contracts, *too_long)
+    kernels = [TWINS] if any(getattr(one, "twins", False) for one in sessions) else []
+    contracts = (contract, *where, *comparison.contracts, *too_long, *kernels)
     return Verdict(comparison.checks, contracts, comparison.tolerances, plan=plan)
 
 

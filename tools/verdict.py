@@ -138,6 +138,13 @@ class Contract:
         return entry | ({"why": self.why} if self.why else {})
 
 
+TWINS: Final = Contract(
+    "kernels",
+    NOT_RUN,
+    why="the CPU has no kernel for an operator: executable twins stood in, and the kernels of a device were not tried",
+)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a validation found.
@@ -188,8 +195,8 @@ class Verdict:
         return len({case.case for case in self.cases})
 
     def with_contracts(self, contracts: tuple[Contract, ...]) -> Verdict:
-        """Return the verdict with more contracts, behind its own."""
-        return replace(self, contracts=(*self.contracts, *contracts))
+        """Return the verdict with more contracts, behind its own; each once."""
+        return replace(self, contracts=tuple(dict.fromkeys((*self.contracts, *contracts))))
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as a dict of JSON's types."""

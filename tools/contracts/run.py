@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ...export.errors import InspectError, ProofFailed
 from ...export.load_model import load_model
+from ...export.proof.side import TWIN
 from ...models.masks import Mask
 from ...runtime import DeviceUnavailable, MaskportError
 from ..child import TIMEOUT
 from ..child.place import ChildPlace
 from ..errors import ToolError
-from ..verdict import FAILED, NOT_RUN, Contract, Verdict
+from ..verdict import FAILED, NOT_RUN, TWINS, Contract, Verdict
 from .baked import baked_sizes
 from .batch import PATTERNS as BATCH_PATTERNS
 from .batch import batch_invariance
@@ -107,6 +108,8 @@ def contracts_of(
         add(as_expected(subject, mask))
         claims = declared(subject, mask)
     add(contracts_of_claims(subject, claims, quick))
+    if subject.side.checked == TWIN:
+        add([TWINS])
     add(_crashes(place))
     return Verdict((), tuple(found), {}, reference=False)
 
