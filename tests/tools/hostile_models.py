@@ -31,8 +31,8 @@ TEXTS = {
     "an input that is named twice": f"g ({ROWS} x, {ROWS} x) => ({ROWS} y) {{ y = Neg (x) }}",
     "a value that is computed twice": f"g ({ROWS} x) => ({ROWS} y) {{ y = Neg (x) y = Abs (x) }}",
     "an output that nobody computes": f"g ({ROWS} x) => ({ROWS} y) {{ z = Neg (x) }}",
-    "an operator that the processor lacks": """g (bfloat16[batch, seq, 4] x) => (bfloat16[batch, seq, 4] y)
-        { y = Softmax (x) }""",
+    "an operator that the processor lacks": """g (float16[batch, seq, 4] x) => (float16[batch, seq, 4] y)
+        { y = com.microsoft.LongformerAttention (x, x, x, x, x, x, x) }""",
     "random numbers": f"g ({ROWS} x) => ({ROWS} y) {{ n = RandomNormalLike (x) y = Add (x, n) }}",
     "crash": SEGFAULT,
     "crash when it is loaded": AT_LOAD,
