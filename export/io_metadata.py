@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,44 @@ ROLES = ("tokens", "mask", "positions", "packing", "other")
 KNOWN = {"input_ids": "tokens", "position_ids": "positions", "cache_position": "positions"}
 # The value that hides a key, by the end of a mask's name; torch.nn's `key_padding_mask` is True where a key is padding.
 PADS = {"key_padding_mask": 1, "mask": 0}
+
+
+def read_io(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what a file says of its inputs and outputs; None if it says nothing.
+
+    Raises
+    ------
+    ExportError
+        If it is damaged, or of a version that isn't known: it is refused, and not ignored.
+    """
+    if IO_KEY not in metadata:
+        return None
+    try:
+        io = json.loads(metadata[IO_KEY])
+    except ValueError as error:
+        raise ExportError(f"the file's {IO_KEY} is no JSON: {error}; make the file again") from error
+    version = io.get("version") if isinstance(io, dict) else None
+    if version != IO_VERSION:
+        raise ExportError(
+            f"the file's {IO_KEY} has version {version}, this Maskport reads version {IO_VERSION}; update Maskport, or "
+            "make the file again with this one"
+        )
+    for kind in ("inputs", "outputs"):
+        described = io.get(kind)
+        if not isinstance(described, dict):
+            raise ExportError(f"the file's {IO_KEY} is damaged: it has no {kind} by their names; make the file again")
+        for name, entry in described.items():
+            if not _is_entry(entry, kind):
+                raise ExportError(f"the file's {IO_KEY} is damaged at {name!r}: {entry!r}; make the file again")
+    return dict(io)
+
+
+def _is_entry(entry: object, kind: str) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("axes"), list):
+        return False
+    if not all(axis is None or isinstance(axis, int | str) for axis in entry["axes"]):
+        return False
+    return kind == "outputs" or (entry.get("role") in ROLES and isinstance(entry.get("pad", 0), int))
 
 
 def describe_io(

@@ -20,6 +20,7 @@ from .check.checked import ASSUMES_KEY, CERTIFICATE_KEY, METADATA_VERSION
 from .errors import OptimizeError
 from .files import prepare, save
 from .inspector import Attention, find_attention
+from .io_metadata import read_io
 from .load_model import load_model
 from .lowering.canonical import canonicalize
 from .lowering.costs import COSTS
@@ -117,6 +118,8 @@ def optimize(
         why = "the CPU reads nothing back" if wanted.provider == "cpu" else "padding rows that are kept stay"
         raise OptimizeError(f"packing='host' can't be had: {why}; give packing='auto'")
     source, _ = load_model(model)
+    # What it says is refused before anything is made of it.
+    read_io(source.metadata_props)
     destination = Path(path) if path is not None else None
     if destination is not None:
         prepare(destination)
@@ -131,7 +134,13 @@ def optimize(
 
 def _already(source: ir.Model, target: str, padding_rows: str) -> Optimized | None:
     """Return a file that was optimized before as it is."""
-    made = json.loads(source.metadata_props.get(CERTIFICATE_KEY, "{}")).get("optimized")
+    try:
+        certificate = json.loads(source.metadata_props.get(CERTIFICATE_KEY, "{}"))
+    except ValueError:
+        certificate = None
+    if not isinstance(certificate, dict):
+        raise OptimizeError(f"the file's {CERTIFICATE_KEY} is damaged; make the file again")
+    made = certificate.get("optimized")
     if made is None:
         return None
     sites = [

@@ -55,15 +55,11 @@ def layout_of(session: Declared) -> Layout:
         # What a session computes by itself is no input of it.
         computed = {item.name for item in getattr(session, "computed", ())}
         layout = replace(layout, inputs={name: i for name, i in layout.inputs.items() if name not in computed})
-        ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
-        axes = [*(value.axes for value in layout.inputs.values()), *layout.outputs.values()]
-        labels = [label for each in axes for label in each]
     except ExportError as error:
         raise ToolError(str(error)) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ToolError(f"the file's {IO_KEY} metadata is broken: {error!r}; export it again") from error
+    ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
     fits = ranks == {declared.name: len(declared.shape) for declared in session.inputs}
-    if not fits or set(layout.outputs) != set(session.output_names) or not all(map(_is_label, labels)):
+    if not fits or set(layout.outputs) != set(session.output_names):
         raise ToolError(f"the file's {IO_KEY} metadata doesn't fit its inputs and outputs; export it again")
     return layout
 
@@ -83,7 +79,3 @@ def _by_name(session: Declared) -> Layout:
 
 def _label(dim: object) -> Label:
     return dim if isinstance(dim, int | str) else None
-
-
-def _is_label(value: object) -> bool:
-    return value is None or isinstance(value, int | str)

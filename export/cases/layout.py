@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import ExportError
-from ..io_metadata import IO_KEY, IO_VERSION
+from ..io_metadata import IO_KEY, read_io
 
 Label = int | str | None
 
@@ -69,13 +68,11 @@ class Layout:
         Raises
         ------
         ExportError
-            If the metadata is missing or of a version that isn't known.
+            If the metadata is missing, damaged or of a version that isn't known.
         """
-        if IO_KEY not in metadata:
+        io = read_io(metadata)
+        if io is None:
             raise ExportError(f"the file has no {IO_KEY} metadata; export it with maskport.export.export")
-        io = json.loads(metadata[IO_KEY])
-        if io["version"] != IO_VERSION:
-            raise ExportError(f"the file's {IO_KEY} has version {io['version']}, this release reads {IO_VERSION}")
         return cls.from_io(io)
 
     @classmethod

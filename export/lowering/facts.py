@@ -6,7 +6,6 @@ others and the facts imply it: the algebra decides, no pattern does.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from ...models.masks import Causal, KeyPadding, Mask, QueryPadding, Window
+from ..io_metadata import read_io
 from .asked import Assumed, Lengths
 
 __all__ = ["GRANTS", "Fact", "Grants", "key_paddings", "length_facts"]
@@ -42,7 +42,6 @@ GRANTS: dict[str, tuple[str, Callable[[str, int], Mask]]] = {
     "left-padding": ("left_padded", _left),
 }
 LENGTH = re.compile(r"length_le:([1-9]\d*)")
-IO_KEY = "maskport.io"
 
 
 class Grants:
@@ -69,7 +68,7 @@ class Grants:
                 )
         self.assume = sorted(set(assume))
         self.inputs = list(model.graph.inputs)
-        entries = json.loads(model.metadata_props.get(IO_KEY, "{}")).get("inputs", {})
+        entries = (read_io(model.metadata_props) or {}).get("inputs", {})
         self.pads = {str(value.name): entries.get(value.name, {}).get("pad", 0) for value in self.inputs}
 
     def padding(self, mask: Mask, tensors: Mapping[str, ir.Value]) -> Iterator[Fact]:

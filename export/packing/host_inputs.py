@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...models.masks import Mask
-from ..io_metadata import IO_KEY, IO_VERSION, Axes, axes_of, io_of
+from ..io_metadata import IO_KEY, Axes, axes_of, io_of, read_io
 
 __all__ = ["BUCKET", "PACKING_KEY", "describe_packing", "host_inputs", "lengths_name", "packing_inputs", "tokens_name"]
 
@@ -63,13 +63,9 @@ def describe_packing(model: ir.Model, name: str, padding: Mask, places: Sequence
 
 
 def _io(model: ir.Model, axes: Mapping[str, Axes], name: str, padding: Mask) -> dict[str, Any]:
-    """Return what the file says of its inputs and outputs; where it says nothing that can be read, what masks tell."""
-    try:
-        io = json.loads(model.metadata_props[IO_KEY])
-        if io["version"] == IO_VERSION and isinstance(io["inputs"], dict):
-            return dict(io)
-    except (ValueError, KeyError, TypeError):
-        pass  # Another tool has written it, or changed it since.
+    """Return what the file says of its inputs and outputs; where it says nothing, what masks tell."""
+    if (io := read_io(model.metadata_props)) is not None:
+        return io
     added = packing_inputs(model.metadata_props)
     given = {input_: found for input_, found in axes.items() if input_ not in added}
     outputs = {str(value.name): axes_of(value) for value in model.graph.outputs}

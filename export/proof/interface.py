@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,7 @@ from ..cases.draw import Case, Size, draw_case, sizes_of
 from ..cases.layout import Input, Label, Layout, Sum
 from ..certificate.drawn_from import with_few_values
 from ..check.backend import BackendError
-from ..errors import ExportError, ProofFailed
+from ..errors import ProofFailed
 from ..io_metadata import IO_KEY, KNOWN, axes_of, io_of
 from .examples import examples_of
 from .ids import bound_of
@@ -79,6 +78,8 @@ def interface_of(model: ir.Model, source: Side, masks: Sequence[Mask], hidden: S
     ------
     ProofFailed
         If the source can't be run at any sizes that were tried.
+    ExportError
+        If what the file says of its inputs is damaged, or of another version.
     """
     # An id may be looked up by the graph alone: what is inside a function is not followed.
     bounds = {str(value.name): bound for value in model.graph.inputs if (bound := bound_of(value)) is not None}
@@ -103,13 +104,11 @@ def _layout(model: ir.Model, masks: Sequence[Mask], bounds: Mapping[str, int]) -
     """Return the layout that the metadata tells, else that names, masks and lookups do."""
     graph = model.graph
     if IO_KEY in model.metadata_props:
-        try:
-            layout = Layout.of(model.metadata_props)
-            ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
-            if ranks == {str(value.name): len(value.shape or ()) for value in graph.inputs}:
-                return layout
-        except (ExportError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
-            pass  # Another tool has written it, or changed the file since: the graph says it again.
+        layout = Layout.of(model.metadata_props)
+        ranks = {name: len(value.axes) for name, value in layout.inputs.items()}
+        if ranks == {str(value.name): len(value.shape or ()) for value in graph.inputs}:
+            return layout
+        # Another tool has changed the file since: the graph says it again.
     axes: dict[str, list[int | str | None]] = {}
     for value in graph.inputs:
         if value.shape is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 import pytest
-from maskport.export import ProofFailed, inspect, optimize, optimizer
+from maskport.export import ExportError, ProofFailed, inspect, optimize, optimizer
 from maskport.export.optimized import Optimized, OptimizedSite
 from maskport.tools import cli, diff
 from maskport.tools.optimize_table import assumptions, groups, refusals
@@ -175,3 +175,20 @@ def test_names_of_any_kind_can_be_printed() -> None:
         None, source, "cpu", None, "any", tuple(sites(hostile, why=hostile)), (), (), "cpu", None, True, (hostile,)
     )
     assert Elements(optimize_page(made, inspect("m.onnx"))).count("script") == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "message"),
+    [
+        ("maskport.io", "{", "maskport.io is no JSON"),
+        ("maskport.io", '{"version": 99}', "maskport.io has version 99, this Maskport reads version 1"),
+        ("maskport.io", '{"version": 1, "inputs": []}', "maskport.io is damaged: it has no inputs by their names"),
+        ("maskport.certificate", "[]", "maskport.certificate is damaged"),
+        ("maskport.certificate", "{", "maskport.certificate is damaged"),
+    ],
+)
+def test_what_a_file_says_of_itself_is_refused_if_it_is_damaged(key: str, written: str, message: str) -> None:
+    model = attention(FAR)
+    model.metadata_props.add(key=key, value=written)
+    with pytest.raises(ExportError, match=message):
+        optimize(model.SerializeToString())

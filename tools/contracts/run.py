@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ...export.errors import InspectError, ProofFailed
+from ...export.errors import ExportError, InspectError, ProofFailed
 from ...export.load_model import load_model
 from ...export.proof.side import TWIN
 from ...models.masks import Mask
@@ -102,6 +102,9 @@ def contracts_of(
         baked = None if place.crashes else _baked(model, place)
         add([*_crashes(place), baked or Contract("contracts", NOT_RUN, why=why)])
         return Verdict((), tuple(found), {}, reference=False)
+    except ExportError as error:
+        # What it says of itself is damaged, or of another version.
+        raise ToolError(str(error)) from error
     claims: Sequence[Claim] = subject.claims
     if expect is not None:
         mask = parse_expected(str(expect), subject)

@@ -94,6 +94,8 @@ def lint(
         except ModuleNotFoundError as error:
             not_run[rule.code] = f"it needs {error.name}, which is not installed"
             continue
+        except ToolError:
+            raise
         except Exception as error:
             # A graph that no rule was written for is not passed.
             raise ToolError(

@@ -13,8 +13,9 @@ import onnx
 import onnx_ir as ir
 
 from ...export.check.checked import ASSUMES_KEY, CERTIFICATE_KEY
+from ...export.errors import ExportError
 from ...export.inspector import Attention, find_claimed
-from ...export.io_metadata import IO_KEY
+from ...export.io_metadata import read_io
 from ...export.load_model import load_model
 from ...export.report import SiteReport
 from ...export.sites_metadata import SITE_KEY
@@ -89,7 +90,10 @@ class Subject:
     @functools.cached_property
     def described(self) -> dict[str, dict[str, Any]]:
         """What the file says of its inputs, by their names."""
-        return dict(self._read(IO_KEY).get("inputs", {}))
+        try:
+            return dict((read_io(self.metadata) or {}).get("inputs", {}))
+        except ExportError as error:
+            raise ToolError(str(error)) from error
 
     @functools.cached_property
     def masks(self) -> dict[str, ir.Value]:

@@ -10,6 +10,7 @@ import pytest
 from maskport.export import ProofFailed
 from maskport.export.cases.draw import Size
 from maskport.export.cases.layout import Sum
+from maskport.export.errors import ExportError
 from maskport.export.proof.ids import bound_of
 from maskport.export.proof.interface import Interface, hidden_tensors, interface_of
 from maskport.export.proof.side import side_of
@@ -158,7 +159,8 @@ def test_metadata_that_no_longer_fits_is_not_believed() -> None:
     )
     assert interface(source).layout.batch == "batch"
     source.metadata_props["maskport.io"] = "no JSON"
-    assert interface(source).layout.batch == "batch"
+    with pytest.raises(ExportError, match="is no JSON"):
+        interface(source)
 
 
 INSISTS_ON_ONE = """

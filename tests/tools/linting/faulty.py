@@ -223,7 +223,9 @@ CASES: dict[str, Cases] = {
                 "k8 = Unsqueeze(key_padding_mask, key_axes)", "masked = Where(k8, s, low)", inputs=PADDING
             ),
             "by what the file says": with_metadata(
-                PADDED, maskport__io='{"version": 1, "inputs": {"m": {"role": "mask", "pad": 1}}}'
+                PADDED,
+                maskport__io='{"version": 1, "inputs": {"m": {"role": "mask", "axes": ["b", "s"], "pad": 1}}, '
+                '"outputs": {}}',
             ),
         },
         {

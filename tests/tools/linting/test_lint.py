@@ -140,7 +140,7 @@ def test_a_setting_that_can_not_be_meant(text: str, says: str) -> None:
 def test_damaged_metadata_is_an_error_and_no_pass() -> None:
     model = FAULTY()
     model.metadata_props.add(key="maskport.io", value="{")
-    with pytest.raises(ToolError, match=r"says nothing readable in its maskport\.io"):
+    with pytest.raises(ToolError, match=r"maskport\.io is no JSON"):
         lint(model)
     with pytest.raises(InspectError):
         lint(b"no model")
