@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -43,24 +43,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         left = [(seed, quick) for seed, quick in seeds if (name, opset, seed, quick) not in before]
         if left:
             waiting.append((Graph(name, opset, weights), left))
-    # Before ONNX Runtime and PyTorch are there, in the processes that are started.
+    # Before ONNX Runtime and PyTorch are there.
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, asked.out.open("a", encoding="utf-8") as file:
         graphs = asked.graphs or Path(folder)
         graphs.mkdir(parents=True, exist_ok=True)
-        with (
-            ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn")) as pool,
-            asked.out.open("a", encoding="utf-8") as file,
-        ):
-            running = [pool.submit(trials, graph, graphs, left) for graph, left in waiting]
-            for done in as_completed(running):
-                for trial in done.result():
-                    file.write(json.dumps(asdict(trial)) + "\n")
-                file.flush()
+        for done in _each(waiting, graphs, asked.jobs):
+            for trial in done:
+                file.write(json.dumps(asdict(trial)) + "\n")
+            file.flush()
     found = [t for t in read(asked.out) if (t.model, t.opset, t.seed, t.quick) in wanted]
     found.sort(key=lambda t: (NAMES.index(t.model), t.opset, t.seed))
     print("\n".join(lines(found)))
     return int(any(trial.alarms for trial in found))
+
+
+def _each(
+    waiting: Sequence[tuple[Graph, list[tuple[int, bool]]]], graphs: Path, jobs: int
+) -> Iterator[Sequence[Trial]]:
+    """Try each graph: in this process, or in several."""
+    if jobs == 1:
+        yield from (trials(graph, graphs, left) for graph, left in waiting)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(trials, graph, graphs, left) for graph, left in waiting]
+        yield from (done.result() for done in as_completed(running))
 
 
 def read(path: Path) -> list[Trial]:
