@@ -21,8 +21,8 @@ VALID = ("any", "zero")
 def simplified(case: Case, padding_rows: str, *assume: str, pads: dict[str, int] | None = None) -> Simplified:
     model = case.model()
     if pads:
-        io = {"version": 1, "inputs": {name: {"pad": pad} for name, pad in pads.items()}}
-        model.metadata_props["maskport.io"] = json.dumps(io)
+        inputs = {name: {"role": "mask", "axes": ["batch", "seq"], "pad": pad} for name, pad in pads.items()}
+        model.metadata_props["maskport.io"] = json.dumps({"version": 1, "inputs": inputs, "outputs": {}})
     asked = Asked.of(next(iter(model.graph)), None, 24)
     return simplify(asked.mask, asked.lengths, asked.inputs.tensors, Grants(assume, model), padding_rows)
 
