@@ -12,10 +12,12 @@ import numpy as np
 from ..export.cases.draw import Case
 from ..export.cases.layout import Layout
 from ..export.cases.parity import TOLERANCES
+from ..export.load_model import load_model
 from ..models.masks import Mask
 from ..runtime import Session
 from .child import TIMEOUT
 from .child.session import ChildSession
+from .contracts.weights import nan_weights
 from .errors import ToolError
 from .localising.first_difference import first_difference
 from .parity.comparison import Comparison
@@ -157,7 +159,8 @@ def _compare(
     if on_plan is not None:
         on_plan(plan)
     run = functools.partial(run_file, session)
-    rounding = Rounding(Depth.of(candidate) if isinstance(candidate, File) else None, tolerances)
+    loaded = load_model(candidate)[0] if isinstance(candidate, File) else None
+    rounding = Rounding(None if loaded is None else Depth.of(loaded), tolerances)
     comparison = Comparison(run, reference.run, layout, rounding, reference.precise)
     for case in plan.cases(layout, reference.examples, masks):
         if on_case is not None:
@@ -171,7 +174,8 @@ def _compare(
             where = first_difference(candidate, against, failing, layout, reference.run)
     too_long = (Contract(one.name, NOT_RUN, why=one.why) for one in plan.not_run)
     kernels = [TWINS] if any(getattr(one, "twins", False) for one in sessions) else []
-    contracts = (contract, *where, *comparison.contracts, *too_long, *kernels)
+    weights = [] if loaded is None else nan_weights(loaded)
+    contracts = (contract, *where, *weights, *comparison.contracts, *too_long, *kernels)
     return Verdict(comparison.checks, contracts, comparison.tolerances, plan=plan)
 
 

@@ -9,6 +9,7 @@ batch, prefix    rows alone and in a batch; short sequences and long ones
 inputs, lengths  every mask has an effect; sizes that are declared free are
 baked            at which sizes a file runs that fails at others
 repeatable       that two runs on the same inputs are the same
+weights          no weight is NaN
 empty_rows       what rows without keys give
 expected         the masks that were read, and the declared one
 finding, noise   what was found, and what rounding may change

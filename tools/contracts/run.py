@@ -29,6 +29,7 @@ from .repeatable import repeatable
 from .subject import Model, Subject
 from .token_contracts import PATTERNS as TOKEN_PATTERNS
 from .token_contracts import QUICK, TokenContracts
+from .weights import nan_weights
 
 
 def contracts_of(
@@ -105,6 +106,7 @@ def contracts_of(
     except ExportError as error:
         # What it says of itself is damaged, or of another version.
         raise ToolError(str(error)) from error
+    add(nan_weights(subject.model))
     claims: Sequence[Claim] = subject.claims
     if expect is not None:
         mask = parse_expected(str(expect), subject)

@@ -43,7 +43,7 @@ class Depth:
     width: int
 
     @classmethod
-    def of(cls, model: str | os.PathLike[str] | bytes) -> Depth:
+    def of(cls, model: str | os.PathLike[str] | bytes | ir.Model) -> Depth:
         """Read them from a file."""
         graph_of, _ = load_model(model)
         passes.InlinePass()(graph_of)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
+from maskport.tools import validate
 from maskport.tools.contracts import contracts_of
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>\n'
@@ -64,3 +67,20 @@ def test_a_model_without_attention_that_mixes_nothing_raises_no_alarm(name: str)
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_fault_outside_attention_is_named(name: str) -> None:
     assert [contract.name for contract in contracts_of(bytes_of(BREAKS[name])).failures] == [name]
+
+
+GUARDED = """g (float[batch, seq, 4] x) => (float[batch, seq, 4] y) <float zero = {0}, float[4] w>
+    { scaled = Mul (x, w)
+      wrong = IsNaN (scaled)
+      y = Where (wrong, zero, scaled) }"""
+
+
+@pytest.mark.parametrize("number", [1.0, float("nan")])
+def test_a_weight_that_is_nan_is_told_though_a_guard_hides_what_comes_of_it(number: float) -> None:
+    model = onnx.load_from_string(bytes_of(GUARDED.replace(", float[4] w", ", float[4] w = {1, 2, 3, 4}")))
+    weight = next(one for one in model.graph.initializer if one.name == "w")
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.array([1, 2, 3, number], np.float32), "w"))
+    data = model.SerializeToString()
+    for verdict in (contracts_of(data), validate(data, data, quick=True)):
+        assert verdict.ok == (number == number)
+        assert [contract.name for contract in verdict.failures] == ["finite-weights"] * (number != number)
