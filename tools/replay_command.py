@@ -9,10 +9,10 @@ from typing import Any
 from ..runtime.model_file import look
 from .child.session import ChildSession
 from .errors import ToolError
+from .given_reference import given_reference
 from .inputs import read_inputs
 from .replaying.replay import Replay, replay
 from .screen import Screen
-from .validate_command import tensors
 
 
 def replay_command(
@@ -40,14 +40,9 @@ def replay_command(
         raise ToolError(f"--replay repeats what the certificate says; leave out {given[0]}")
     look(model)
     examples: Any = None if inputs is None else read_inputs(inputs, ChildSession(model, timeout=timeout))
-    reference: Any = against
-    if against is not None and Path(against).suffix != ".onnx":
-        from .spec import load
-
-        with screen.progress(f"Build {against}"):
-            source = load(against)
-        reference = source.module
-        examples = source.example_inputs if examples is None else tensors(examples)
+    reference: Any = None
+    if against is not None:
+        reference, examples = given_reference(screen, against, examples)
     with screen.progress(f"Repeat the certificate of {model.name}"):
         return replay(model, reference, examples, device=device, timeout=timeout)
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .child import TIMEOUT
 from .child.session import ChildSession
 from .errors import ToolError
+from .given_reference import given_reference
 from .inputs import read_inputs
 from .parity.repro import Failing
 from .screen import Screen
@@ -51,16 +50,7 @@ def validate_command(screen: Screen, candidate: Path, asked: Asked) -> Verdict:
         _draw(screen, promised, candidate, asked)
         return promised
     examples: Any = None if asked.inputs is None else read_inputs(asked.inputs, session)
-    reference: Any
-    if Path(against).suffix == ".onnx":
-        reference = against
-    else:
-        from .spec import load
-
-        with screen.progress(f"Build {against}"):
-            source = load(against)
-        reference = source.module
-        examples = source.example_inputs if examples is None else tensors(examples)
+    reference, examples = given_reference(screen, against, examples)
     failures: list[Failing] = []
     with screen.progress("Compare") as advance:
 
@@ -124,22 +114,3 @@ def self_test_command(screen: Screen, candidate: Path, timeout: float = TIMEOUT)
     ChildSession(candidate, "cpu", timeout=timeout)
     with screen.progress("Plant faults", len(MUTATIONS)) as advance:
         return self_test(candidate, timeout=timeout, on_mutant=lambda name: advance())
-
-
-def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return arrays as tensors, by name.
-
-    Raises
-    ------
-    ToolError
-        If PyTorch doesn't have their type.
-    """
-    import torch
-
-    found = {}
-    for name, array in arrays.items():
-        try:
-            found[name] = torch.from_numpy(np.array(array, array.dtype.newbyteorder("=")))
-        except TypeError as error:
-            raise ToolError(f"input {name!r} is {array.dtype}, which PyTorch doesn't have") from error
-    return found

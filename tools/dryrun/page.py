@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from ..inspect_page import document
+from ..inspect_page import document, figures_list
 from ..shown import plural, shown
 from .kernels import OPERATORS, short_name
 from .trace import COPIES, Action, AttentionKernel, RanNode, Trace
@@ -69,12 +69,11 @@ def _header(trace: Trace) -> str:
         (f"{trace.memory / 1e6:.0f} MB", "device memory at peak", ""),
         (graph[0], "CUDA graph", graph[1]),
     ]
-    items = "".join(f'<div class="{kind}"><dt>{what}</dt><dd>{value}</dd></div>' for value, what, kind in figures)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in trace.inputs.items())
     return (
         f'<header>\n<p class="over">maskport dryrun, sm {trace.sm} ({trace.gpu}), ONNX Runtime {trace.onnxruntime}, '
         f"{_text(shapes, LONGEST_LINE)}</p>\n<h1><bdi>{_text(trace.model)}</bdi></h1>\n"
-        f'<dl class="figures">{items}</dl>\n</header>\n'
+        f"{figures_list(figures)}</header>\n"
     )
 
 

@@ -120,8 +120,7 @@ def plan_of(layout: Layout, masks: Sequence[Mask], lengths: Lengths, quick: bool
     """
     free_batch = isinstance(layout.batch, str)
     free_length = bool(layout.tokens) and isinstance(layout.tokens[0], str)
-    set_by_others = {layout.batch, *layout.tokens[:1], *(s.total for s in layout.sums)}
-    other = any(label not in set_by_others for label in layout.free)
+    other = bool(_others(layout))
     traced = (lengths.traced,) if lengths.traced and lengths.traced <= LONG else ()
     # A quick plan goes as far as its one size does.
     far = [one for one in lengths.beyond if free_length and one.length > (QUICK.length if quick else max(LENGTHS))]
@@ -161,11 +160,16 @@ def plan_of(layout: Layout, masks: Sequence[Mask], lengths: Lengths, quick: bool
     )
 
 
+def _others(layout: Layout) -> list[str]:
+    """Return the free axes beside the batch and the first of tokens; a sum is set by its parts."""
+    known = {layout.batch, *layout.tokens[:1], *(s.total for s in layout.sums)}
+    return [label for label in layout.free if label not in known]
+
+
 def _name(layout: Layout, kind: str) -> str:
     named = {"batch": layout.batch, "length": layout.tokens[0] if layout.tokens else None, "pattern": "mask"}
     if kind == "other":
-        known = {layout.batch, *layout.tokens[:1], *(s.total for s in layout.sums)}
-        return ", ".join(label for label in layout.free if label not in known)
+        return ", ".join(_others(layout))
     return str(named.get(kind, kind))
 
 
